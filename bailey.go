@@ -1,0 +1,203 @@
+// Package bailey is the vocabulary of the gate: what a call is, who makes it, what was decided and
+// what the receipt says. It imports the standard library alone, so that every other package may speak it.
+//
+// A [Call] enters through a door, the gate decides it, a runner executes it, and one [Receipt] is left:
+// an [Intent] written before anything happens and an [Outcome] written before the caller learns the result.
+package bailey
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+)
+
+// Distinct types keep one kind of identifier from standing where another is meant.
+type (
+	CapabilityID string // "git.status": pack, a dot, the action
+	ReceiptID    string // "r-" and 26 characters, ordered by time
+	SessionID    string // "s-" and 26 characters
+	ApprovalID   string // "a-" and 26 characters
+	RuleID       string // the @id of a policy rule
+)
+
+// Principal is who acts. Every field comes from the door's credential or from configuration;
+// what a client says of itself stands in [Call.Client] and decides nothing.
+type Principal struct {
+	Agent        string   `json:"agent"`
+	Person       string   `json:"person,omitempty"` // whom the agent acts for
+	Roles        []string `json:"roles,omitempty"`
+	Organisation string   `json:"organisation,omitempty"`
+}
+
+// Session is one connection to a door, or a single call where the door keeps none.
+type Session struct {
+	ID         SessionID `json:"id"`
+	Unattended bool      `json:"unattended,omitempty"` // from configuration, never from the caller
+}
+
+// Target is what a capability acts upon.
+type Target struct {
+	Kind string `json:"kind"` // local, host, sandbox
+	Name string `json:"name,omitempty"`
+}
+
+// Call is one typed action that somebody asks for.
+type Call struct {
+	Capability CapabilityID
+	Input      map[string]any // decoded JSON; numbers as json.Number
+	Text       bool           // the values were typed as words: strings become what the schema wants
+	Principal  Principal
+	Session    Session
+	Door       string // cli, mcp
+	Dir        string // the client's working directory, absolute: relative paths start here
+	Client     string // what the client says of itself: context, never identity
+	DryRun     bool   // decide and plan, execute nothing
+	Wait       bool   // wait for an approval instead of returning it as pending
+
+	// Stdout and Stderr, when set, receive the redacted output as it comes, and the Result keeps
+	// none of it. When nil the Result holds it, at most [OutputCap] bytes each.
+	Stdout, Stderr io.Writer
+}
+
+// OutputCap bounds what is kept of a tool's stdout, and of its stderr, in bytes.
+const OutputCap = 1 << 20
+
+// Effect is what a decision does. Its zero value denies.
+type Effect uint8
+
+const (
+	Deny  Effect = iota // refused
+	Ask                 // refused unless a person grants what the asking rules want
+	Allow               // may run
+)
+
+func (e Effect) String() string {
+	switch e {
+	case Allow:
+		return "allow"
+	case Ask:
+		return "ask"
+	}
+	return "deny"
+}
+
+// Stricter returns the stricter of two effects; hooks and second decisions can only tighten.
+func (e Effect) Stricter(o Effect) Effect { return min(e, o) }
+
+// Decision is the policy's answer. The zero Decision denies.
+type Decision struct {
+	Effect Effect
+	Rules  []Rule // the rules that decided; none when nothing allowed the call
+	Asks   []Rule // for Ask: the rules whose grants are missing
+	Reason string // one sentence for the agent
+	Hint   string // what to do now
+}
+
+// Rule names a rule that took part in a decision.
+type Rule struct {
+	ID     RuleID `json:"id"`
+	Source string `json:"source"` // file:line
+	Reason string `json:"reason,omitempty"`
+	// Of an asking rule: who may grant it, how many of them, for how long.
+	Role  string        `json:"role,omitempty"`
+	Count int           `json:"count,omitempty"`
+	TTL   time.Duration `json:"ttl,omitempty"` // nanoseconds
+}
+
+// Request is what policy decides upon: the checked call, nothing that was not verified.
+type Request struct {
+	Capability CapabilityID
+	Principal  Principal
+	Session    Session
+	Target     Target
+	Input      map[string]any    // typed by the manifest's schema, pseudonyms restored
+	Paths      map[string]string // input name → path of the opened descriptor
+	Dir        string            // where the tool runs
+	Cage       string            // full, landlock, builtin
+	Profile    string
+	Environ    string // environment the profile names: production, staging, …
+	Restores   []string
+	Time       time.Time
+	Approvals  []RuleID // rules whose grants are in hand
+}
+
+// Place is a path input after the check: the descriptor that was opened and the path it has.
+// What runs gets this descriptor, never the path again.
+type Place struct {
+	Input string
+	Path  string   // canonical, of the descriptor
+	File  *os.File // O_PATH
+	Write bool
+}
+
+// Job is a checked call as a runner gets it: everything rendered, nothing left to interpret.
+type Job struct {
+	Capability CapabilityID
+	Command    string   // program name or absolute path, from the manifest
+	Args       []string // without argv[0]
+	Env        []string // NAME=value, from the manifest; lent values come at the start
+	EnvNames   []string // names that will be lent
+	Dir        string   // working directory inside the cage; "" is the cage's HOME
+	Places     []Place
+	Read       []string // absolute paths of the tool's own that it may read
+	Exec       []string // helpers the tool may execute, absolute
+	NeedsProc  bool
+	Limits     Limits
+	Timeout    time.Duration // zero is [DefaultTimeout]
+	Session    SessionID
+}
+
+// DefaultTimeout ends a call that nobody bounded.
+const DefaultTimeout = 10 * time.Minute
+
+// Limits bound one call; a zero field is the built-in value.
+type Limits struct {
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	Tasks       int   `json:"tasks,omitempty"`
+	OpenFiles   int   `json:"openFiles,omitempty"`
+	FileBytes   int64 `json:"fileBytes,omitempty"`
+}
+
+// Streams are what a run reads and writes. Writers are called from one goroutine each.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
+// not hold: a layer is listed when the plan applies it and refuses if it cannot.
+type Cage struct {
+	Kind         string   `json:"cage"` // full, landlock, builtin
+	Enforced     bool     `json:"sandboxEnforced"`
+	Layers       []string `json:"layers,omitempty"`
+	PlanDigest   string   `json:"planDigest,omitempty"`   // SHA-256, hex
+	Binary       string   `json:"binary,omitempty"`       // resolved path
+	BinaryDigest string   `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
+}
+
+// Exit is how a run ended.
+type Exit struct {
+	Code     int  // as a shell would say it: 128+n after signal n
+	TimedOut bool // the call's time was up
+}
+
+// Runner plans a job: everything that can be known, opened or refused before it starts.
+type Runner interface {
+	Plan(ctx context.Context, job Job) (Run, error)
+}
+
+// Run is a planned job that starts at most once. It owns its descriptors until Close.
+type Run interface {
+	Cage() Cage
+	// Start executes and returns when nothing of the run is left alive. lent adds NAME=value
+	// pairs to the environment.
+	Start(ctx context.Context, lent []string, s Streams) (Exit, error)
+	Close() error
+}
+
+// SessionRunner is a Runner that keeps something for as long as a session lives.
+type SessionRunner interface {
+	Runner
+	EndSession(ctx context.Context, id SessionID) error
+}

@@ -1,0 +1,92 @@
+package bailey
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status is how a call ended.
+type Status string
+
+const (
+	OK          Status = "ok"
+	Refused     Status = "denied"
+	Pending     Status = "pending"     // a question is open
+	Failed      Status = "failed"      // bad input, a failing tool, a missing layer
+	Interrupted Status = "interrupted" // the gateway ended while the call was open
+	Killed      Status = "killed"      // the kill switch, or the caller went away
+)
+
+// Intent is the first half of a receipt, durable before anything else happens.
+type Intent struct {
+	Receipt      ReceiptID       `json:"receipt"`
+	Capability   CapabilityID    `json:"capability"`
+	Input        json.RawMessage `json:"input,omitempty"`      // redacted; absent when over [InlineCap]
+	InputBytes   int             `json:"inputBytes,omitempty"` // set when Input is absent
+	Agent        string          `json:"agent"`
+	Person       string          `json:"person,omitempty"`
+	Roles        []string        `json:"roles,omitempty"`
+	Organisation string          `json:"organisation,omitempty"`
+	Host         string          `json:"host"`
+	Session      SessionID       `json:"session"`
+	Unattended   bool            `json:"unattended,omitempty"`
+	Door         string          `json:"door"`
+	Client       string          `json:"client,omitempty"`
+	Dir          string          `json:"dir,omitempty"`
+	DryRun       bool            `json:"dryRun,omitempty"`
+	StartedAt    time.Time       `json:"startedAt"`
+}
+
+// InlineCap is the size in bytes up to which arguments stand in the ledger themselves.
+const InlineCap = 4 << 10
+
+// Outcome is the second half of a receipt, durable before the caller sees the result.
+type Outcome struct {
+	Receipt        ReceiptID  `json:"receipt"`
+	Status         Status     `json:"outcome"`
+	Decision       string     `json:"decision"` // allow, ask, deny; "" when it never came to one
+	Rules          []Rule     `json:"rules,omitempty"`
+	Reason         string     `json:"reason,omitempty"`
+	Executed       bool       `json:"executed"` // the tool was started
+	ManifestDigest string     `json:"manifestDigest,omitempty"`
+	PolicyDigest   string     `json:"policyDigest,omitempty"`
+	Argv           []string   `json:"argv,omitempty"` // redacted; absent when over [InlineCap]
+	EnvNames       []string   `json:"envNames,omitempty"`
+	Cwd            string     `json:"cwd,omitempty"`
+	Paths          []string   `json:"paths,omitempty"`
+	Cage           *Cage      `json:"cage,omitempty"` // null where there was none, never a placeholder
+	ExitCode       *int       `json:"exitCode,omitempty"`
+	TimedOut       bool       `json:"timedOut,omitempty"`
+	StdoutBytes    int64      `json:"stdoutBytes,omitempty"` // as the tool wrote them, before cap and redaction
+	StderrBytes    int64      `json:"stderrBytes,omitempty"`
+	Truncated      bool       `json:"truncated,omitempty"`
+	Redactions     int        `json:"redactions,omitempty"`
+	Leases         []string   `json:"leases,omitempty"` // mint ids
+	Approval       ApprovalID `json:"approval,omitempty"`
+	EndedAt        time.Time  `json:"endedAt"`
+}
+
+// Receipt is an intent and its outcome as a reader sees them. Outcome is nil while the call is open.
+type Receipt struct {
+	Seq     uint64   `json:"seq"` // of the intent's entry
+	Intent  Intent   `json:"intent"`
+	Outcome *Outcome `json:"outcome"`
+}
+
+// Result is what the caller learns.
+type Result struct {
+	Receipt    ReceiptID
+	Status     Status
+	Decision   Decision
+	Stdout     []byte
+	Stderr     []byte
+	ExitCode   int
+	Truncated  bool
+	Approval   ApprovalID
+	DryRun     bool
+	Executed   bool
+	NotDurable bool  // executed, but the outcome could not be written
+	Cage       *Cage // what held, or for a dry run would hold
+	Argv       []string
+	Err        error // why it is not ok; carries kind and hint
+}
