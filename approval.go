@@ -1,0 +1,62 @@
+package bailey
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Question is what a person is asked: the complete call in canonical form and the rules that ask.
+type Question struct {
+	ID        ApprovalID   `json:"id"`
+	Receipt   ReceiptID    `json:"receipt"`
+	Principal Principal    `json:"principal"`
+	Session   SessionID    `json:"session"`
+	Call      CapabilityID `json:"capability"`
+	Argv      []string     `json:"argv"` // redacted, rendered once
+	Dir       string       `json:"dir,omitempty"`
+	Impact    string       `json:"impact"` // side-effect class and reversibility
+	Rules     []Rule       `json:"rules"`
+	AskedAt   time.Time    `json:"askedAt"`
+	Expires   time.Time    `json:"expires"`
+	Wait      bool         `json:"-"` // the caller stays for the answer
+}
+
+// Answer is what became of a question. Its zero value grants nothing.
+type Answer struct {
+	Granted []RuleID // rules whose grant was given
+	Pending bool     // still open: nobody waits, the caller gets the id
+	Reason  string   // why not, in words
+}
+
+// ApprovalTTL is how long a question stays open unless its rules say less.
+const ApprovalTTL = 10 * time.Minute
+
+// Want is a credential that a capability needs and the variable it arrives in.
+type Want struct {
+	Name string
+	Env  string
+}
+
+// Lease is what was lent for one call. Secret values stand in Env alone; IDs go into the receipt.
+type Lease struct {
+	IDs     []string
+	Env     []string // NAME=value
+	Secrets []Secret // the values by themselves, for redaction
+	Return  func()   // ends the lease; never nil
+}
+
+// Secret is a value that prints as ***. Reveal is the one way to its text.
+type Secret struct{ text string }
+
+// NewSecret wraps text.
+func NewSecret(text string) Secret { return Secret{text} }
+
+// Reveal returns the text. Whoever calls it answers for where it goes.
+func (s Secret) Reveal() string { return s.text }
+
+func (Secret) String() string               { return "***" }
+func (Secret) GoString() string             { return "***" }
+func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+// LogValue keeps the text out of log/slog.
+func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
