@@ -1,7 +1,11 @@
 package bailey
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -45,6 +49,13 @@ type Lease struct {
 	Return  func()   // ends the lease; never nil
 }
 
+// String names the lease and leaves out what was lent; so do all other ways to print one.
+func (l Lease) String() string { return "lease " + strings.Join(l.IDs, " ") }
+
+func (l Lease) Format(f fmt.State, _ rune)   { io.WriteString(f, l.String()) }
+func (l Lease) MarshalJSON() ([]byte, error) { return json.Marshal(l.IDs) }
+func (l Lease) LogValue() slog.Value         { return slog.StringValue(l.String()) }
+
 // Secret is a value that prints as ***. Reveal is the one way to its text.
 type Secret struct{ text string }
 
@@ -56,6 +67,7 @@ func (s Secret) Reveal() string { return s.text }
 
 func (Secret) String() string               { return "***" }
 func (Secret) GoString() string             { return "***" }
+func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, "***") }
 func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
 // LogValue keeps the text out of log/slog.

@@ -92,6 +92,7 @@ type Decision struct {
 	Asks   []Rule // for Ask: the rules whose grants are missing
 	Reason string // one sentence for the agent
 	Hint   string // what to do now
+	Policy string // digest of the rules that decided
 }
 
 // Rule names a rule that took part in a decision.

@@ -12,6 +12,7 @@ const (
 	NotFound    Kind = "not found"   // no such capability, receipt, rule
 	Conflict    Kind = "conflict"    // it exists already, or changed meanwhile
 	Unavailable Kind = "unavailable" // something needed is missing or not answering
+	ToolFailed  Kind = "tool failed" // the tool ran and ended badly; its code is in the result
 	Internal    Kind = "internal"    // our own fault
 )
 

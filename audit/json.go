@@ -1,0 +1,287 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"bailey"
+)
+
+// maxDepth bounds nesting, so that checking hostile data needs little stack. It is above what
+// [bailey.InlineCap] bytes of arguments can nest.
+const maxDepth = 4096
+
+// checkData checks an entry's data and returns the receipt it names when kind is one that has to.
+func checkData(kind string, data []byte) (bailey.ReceiptID, error) {
+	if !utf8.Valid(data) {
+		return "", errors.New("the data is not UTF-8")
+	}
+	if len(data) == 0 || data[0] != '{' {
+		return "", errors.New("the data is not an object")
+	}
+	w := walker{b: data, paired: kind == KindIntent || kind == KindOutcome}
+	if err := w.value(1); err != nil {
+		return "", fmt.Errorf("the data, byte %d: %w", w.i, err)
+	}
+	if w.i != len(data) {
+		return "", fmt.Errorf("the data, byte %d: more than one value", w.i)
+	}
+	if w.paired && !validName(w.receipt, 64) {
+		return "", fmt.Errorf("the %s names no receipt", kind)
+	}
+	return bailey.ReceiptID(w.receipt), nil
+}
+
+// walker checks one JSON value byte by byte. encoding/json would let pass what an auditor must not:
+// duplicate keys, keys in another case, white space, invalid UTF-8.
+type walker struct {
+	b       []byte
+	i       int      // the byte at hand
+	keys    [][]byte // of the objects that are open, outermost first
+	paired  bool     // the outermost object is an intent or an outcome
+	receipt string   // what its member "receipt" says
+}
+
+var errSyntax = errors.New("not JSON without white space")
+
+// peek returns the byte at hand, 0 at the end: NUL is nowhere valid JSON.
+func (w *walker) peek() byte {
+	if w.i < len(w.b) {
+		return w.b[w.i]
+	}
+	return 0
+}
+
+func (w *walker) take(c byte) bool {
+	if w.peek() != c {
+		return false
+	}
+	w.i++
+	return true
+}
+
+func (w *walker) value(depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("nested deeper than %d", maxDepth)
+	}
+	switch c := w.peek(); {
+	case c == '{':
+		return w.object(depth)
+	case c == '[':
+		return w.array(depth)
+	case c == '"':
+		_, err := w.str()
+		return err
+	case c == '-' || c >= '0' && c <= '9':
+		return w.number()
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(w.b[w.i:], []byte(word)) {
+			w.i += len(word)
+			return nil
+		}
+	}
+	return errSyntax
+}
+
+func (w *walker) array(depth int) error {
+	w.i++
+	if w.take(']') {
+		return nil
+	}
+	for {
+		if err := w.value(depth + 1); err != nil {
+			return err
+		}
+		if w.take(']') {
+			return nil
+		}
+		if !w.take(',') {
+			return errSyntax
+		}
+	}
+}
+
+func (w *walker) object(depth int) error {
+	w.i++
+	if w.take('}') {
+		return nil
+	}
+	seen := keys{base: len(w.keys)}
+	defer func() { w.keys = w.keys[:seen.base] }()
+	for {
+		if err := w.member(depth, &seen); err != nil {
+			return err
+		}
+		if w.take('}') {
+			return nil
+		}
+		if !w.take(',') {
+			return errSyntax
+		}
+	}
+}
+
+func (w *walker) member(depth int, seen *keys) error {
+	raw, err := w.str()
+	if err != nil {
+		return err
+	}
+	key, err := unquote(raw)
+	if err != nil {
+		return err
+	}
+	outermost := w.paired && depth == 1
+	if outermost && string(key) == "receipt" {
+		w.receipt = w.plain()
+	}
+	if outermost {
+		key = bytes.Map(fold, key)
+	}
+	if !seen.add(w, key) {
+		return fmt.Errorf("the key %.80q stands twice", key)
+	}
+	if !w.take(':') {
+		return errSyntax
+	}
+	return w.value(depth + 1)
+}
+
+// plain returns the string after the colon at hand when it is one without escapes, else "".
+func (w *walker) plain() string {
+	s, ok := bytes.CutPrefix(w.b[w.i:], []byte(`:"`))
+	if !ok {
+		return ""
+	}
+	s, _, _ = bytes.Cut(s, []byte(`"`))
+	return string(s)
+}
+
+// str checks the string at hand and returns it with its quotes.
+func (w *walker) str() ([]byte, error) {
+	start := w.i
+	if !w.take('"') {
+		return nil, errSyntax
+	}
+	for w.i < len(w.b) {
+		switch c := w.b[w.i]; {
+		case c == '"':
+			w.i++
+			return w.b[start:w.i], nil
+		case c < 0x20:
+			return nil, errSyntax
+		case c == '\\':
+			if err := w.escape(); err != nil {
+				return nil, err
+			}
+		default:
+			w.i++
+		}
+	}
+	return nil, errSyntax
+}
+
+func (w *walker) escape() error {
+	w.i++
+	c := w.peek()
+	w.i++
+	if c != 'u' {
+		if c == 0 || !bytes.ContainsRune([]byte(`"\/bfnrt`), rune(c)) {
+			return errSyntax
+		}
+		return nil
+	}
+	for range 4 {
+		if c := w.peek(); !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+			return errSyntax
+		}
+		w.i++
+	}
+	return nil
+}
+
+func (w *walker) number() error {
+	w.take('-')
+	if !w.take('0') && !w.digits() {
+		return errSyntax
+	}
+	if w.take('.') && !w.digits() {
+		return errSyntax
+	}
+	if w.take('e') || w.take('E') {
+		_ = w.take('+') || w.take('-')
+		if !w.digits() {
+			return errSyntax
+		}
+	}
+	return nil
+}
+
+func (w *walker) digits() bool {
+	start := w.i
+	for c := w.peek(); c >= '0' && c <= '9'; c = w.peek() {
+		w.i++
+	}
+	return w.i > start
+}
+
+// keys are the keys of one object. Few are looked for one by one on the walker's stack, which allocates
+// nothing; many in a map, so that hostile data cannot make the check quadratic.
+type keys struct {
+	base int // where this object's keys begin on the walker's stack
+	many map[string]bool
+}
+
+const fewKeys = 24
+
+// add tells whether key is new.
+func (k *keys) add(w *walker, key []byte) bool {
+	own := w.keys[k.base:]
+	if k.many == nil && len(own) == fewKeys {
+		k.many = make(map[string]bool)
+		for _, o := range own {
+			k.many[string(o)] = true
+		}
+	}
+	if k.many != nil {
+		if k.many[string(key)] {
+			return false
+		}
+		k.many[string(key)] = true
+		return true
+	}
+	for _, o := range own {
+		if bytes.Equal(o, key) {
+			return false
+		}
+	}
+	w.keys = append(w.keys, key)
+	return true
+}
+
+// unquote resolves the escapes of a checked string.
+func unquote(raw []byte) ([]byte, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return []byte(s), err
+}
+
+// fold maps the runes that differ in case alone to one of them, as encoding/json does when it matches
+// a key to a field: U+017F and U+212A are among those for s and k.
+func fold(r rune) rune {
+	least := r
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		least = min(least, f)
+	}
+	if least >= 'A' && least <= 'Z' {
+		return least + 'a' - 'A'
+	}
+	return least
+}

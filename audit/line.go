@@ -1,0 +1,161 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The frame of a line, around the hash and the raw entry.
+const (
+	frameHash  = `{"hash":"`
+	frameEntry = `","entry":`
+	frameEnd   = "}\n"
+)
+
+// next returns the hash of an entry whose predecessor has the hash prev.
+func next(prev Hash, raw []byte) (h Hash) {
+	d := sha256.New()
+	d.Write(prev[:])
+	d.Write(raw)
+	d.Sum(h[:0])
+	return h
+}
+
+// Append encodes e as the successor of the entry whose hash is prev. It returns the complete line and
+// the entry's hash; e.Prev and e.Hash are not read. What Append refuses no verification would accept.
+func Append(prev Hash, e Entry) (line []byte, h Hash, err error) {
+	raw, err := encode(e)
+	if err != nil {
+		return nil, Hash{}, err
+	}
+	h = next(prev, raw)
+	line = make([]byte, 0, len(raw)+MaxLine-MaxEntry)
+	line = append(line, frameHash...)
+	line = hex.AppendEncode(line, h[:])
+	line = append(line, frameEntry...)
+	line = append(line, raw...)
+	return append(line, frameEnd...), h, nil
+}
+
+func encode(e Entry) ([]byte, error) {
+	if e.Seq == 0 {
+		return nil, fmt.Errorf("entry without a number")
+	}
+	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
+		return nil, fmt.Errorf("entry %d: the year %d has no RFC 3339 form", e.Seq, y)
+	}
+	if !validKind(e.Kind) {
+		return nil, fmt.Errorf("entry %d: kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", e.Seq, e.Kind)
+	}
+	if _, err := checkData(e.Kind, e.Data); err != nil {
+		return nil, fmt.Errorf("entry %d: %w", e.Seq, err)
+	}
+	raw := append(envelope(nil, e), e.Data...)
+	raw = append(raw, '}')
+	if len(raw) > MaxEntry {
+		return nil, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, len(raw), MaxEntry)
+	}
+	return raw, nil
+}
+
+// envelope appends the one encoding of an entry's members up to its data.
+func envelope(b []byte, e Entry) []byte {
+	b = append(b, `{"seq":`...)
+	b = strconv.AppendUint(b, e.Seq, 10)
+	b = append(b, `,"time":"`...)
+	b = e.Time.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","kind":"`...)
+	b = append(b, e.Kind...)
+	return append(b, `","data":`...)
+}
+
+// parseLine takes a line with its newline apart: the hash it claims and the raw entry.
+func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
+	if len(line) > MaxLine {
+		return Hash{}, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
+	}
+	rest, ok := bytes.CutPrefix(line, []byte(frameHash))
+	if !ok || len(rest) < 2*len(claimed) {
+		return Hash{}, nil, fmt.Errorf("the line does not begin with %s and a hash", frameHash)
+	}
+	if claimed, ok = parseHash(rest[:2*len(claimed)]); !ok {
+		return Hash{}, nil, fmt.Errorf("the hash is not 64 lower-case hexadecimal digits")
+	}
+	rest, ok = bytes.CutPrefix(rest[2*len(claimed):], []byte(frameEntry))
+	if !ok {
+		return Hash{}, nil, fmt.Errorf("the hash is not followed by %s", frameEntry)
+	}
+	raw, ok = bytes.CutSuffix(rest, []byte(frameEnd))
+	if !ok {
+		return Hash{}, nil, fmt.Errorf("the line does not end in } and a newline")
+	}
+	return claimed, raw, nil
+}
+
+func parseHash(text []byte) (h Hash, ok bool) {
+	if len(text) != 2*len(h) || bytes.ContainsAny(text, "ABCDEF") {
+		return Hash{}, false
+	}
+	_, err := hex.Decode(h[:], text)
+	return h, err == nil
+}
+
+// parseEntry reads the raw bytes of an entry. It reads loosely, encodes what it read, and accepts only
+// if that gives the same bytes: so there is one encoding, and one place that knows it. Data aliases raw.
+func parseEntry(raw []byte) (e Entry, err error) {
+	seq, rest, ok := cut(raw, `{"seq":`, `,"time":"`)
+	when, rest, ok2 := cut(rest, "", `","kind":"`)
+	kind, data, ok3 := cut(rest, "", `","data":`)
+	if !ok || !ok2 || !ok3 || len(data) == 0 || data[len(data)-1] != '}' {
+		return Entry{}, fmt.Errorf("the entry is not seq, time, kind and data, in this order")
+	}
+	e.Kind, e.Data = string(kind), bytes.Clone(data[:len(data)-1])
+	if e.Seq, err = strconv.ParseUint(string(seq), 10, 64); err != nil {
+		return Entry{}, fmt.Errorf("the entry's number %.40q is none", seq)
+	}
+	if e.Time, err = time.Parse(time.RFC3339Nano, string(when)); err != nil {
+		return Entry{}, fmt.Errorf("the entry's time %.40q is none", when)
+	}
+	e.Time = e.Time.UTC()
+	var buf [160]byte
+	if !validKind(e.Kind) || !bytes.HasPrefix(raw, envelope(buf[:0], e)) {
+		return Entry{}, fmt.Errorf("the entry's seq, time or kind is not in its one encoding")
+	}
+	e.Receipt, err = checkData(e.Kind, e.Data)
+	return e, err
+}
+
+// cut returns what stands between prefix, with which b has to begin, and the first sep.
+func cut(b []byte, prefix, sep string) (field, rest []byte, ok bool) {
+	b, ok = bytes.CutPrefix(b, []byte(prefix))
+	if !ok {
+		return nil, nil, false
+	}
+	return bytes.Cut(b, []byte(sep))
+}
+
+func validKind(k string) bool {
+	return len(k) > 0 && len(k) <= 64 && k[0] >= 'a' && k[0] <= 'z' && only(k, func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+	})
+}
+
+// validName tells whether s is 1 to most characters out of [A-Za-z0-9._-].
+func validName(s string, most int) bool {
+	return len(s) > 0 && len(s) <= most && only(s, func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+	})
+}
+
+func only(s string, ok func(byte) bool) bool {
+	for i := range len(s) {
+		if !ok(s[i]) {
+			return false
+		}
+	}
+	return true
+}

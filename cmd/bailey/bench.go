@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// benchRow is one line of a benchmark; what does not apply is left out.
+type benchRow struct {
+	Name    string   `json:"name"`
+	N       int      `json:"n"`
+	P50     float64  `json:"p50_us"`
+	P99     float64  `json:"p99_us"`
+	PerBare *float64 `json:"per_bare,omitempty"` // p50 over the bare row's
+}
+
+type benchRows struct {
+	Rows []benchRow `json:"rows"`
+}
+
+func (a *app) benchVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "bench", Short: "Measure the gate on this machine"}
+	var n int
+	call := &cobra.Command{
+		Use: "call", Short: "A call beside the same program started bare, and each stage of it", Args: cobra.NoArgs,
+		Long: `Time system.echo through the gate, each of its stages, and the same program started bare (row bare:
+fork, exec, two captured pipes), in turn in one run. The calls go to a ledger of their own in a
+temporary directory on the same disk as TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := benchCall(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			return a.printRows(rows)
+		},
+	}
+	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
+	cmd.AddCommand(call)
+	return cmd
+}
+
+func benchCall(ctx context.Context, n int) (benchRows, error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return benchRows{}, err
+	}
+	defer os.RemoveAll(dir)
+	times := map[string][]time.Duration{}
+	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	defer s.close()
+	if _, err := s.spine(gateway.Home(dir), func(stage string, took time.Duration) { times[stage] = append(times[stage], took) }); err != nil {
+		return benchRows{}, err
+	}
+	program, err := exec.LookPath("echo")
+	if err != nil {
+		return benchRows{}, err
+	}
+	const warm = 5
+	for i := range n + warm {
+		if i == warm {
+			clear(times)
+		}
+		if err := bare(times, program); err != nil {
+			return benchRows{}, err
+		}
+		if err := s.echo(ctx, times, dir); err != nil {
+			return benchRows{}, err
+		}
+	}
+	return rows(times), nil
+}
+
+func bare(times map[string][]time.Duration, program string) error {
+	start := time.Now()
+	cmd := exec.Command(program, "hi")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	times["bare"] = append(times["bare"], time.Since(start))
+	return err
+}
+
+func (s *stack) echo(ctx context.Context, times map[string][]time.Duration, dir string) error {
+	start := time.Now()
+	res := s.gate.Do(ctx, bailey.Call{
+		Capability: "system.echo", Input: map[string]any{"message": "hi"}, Door: "bench", Dir: dir,
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-bench"},
+	})
+	times["call"] = append(times["call"], time.Since(start))
+	return res.Err
+}
+
+// stages in the order of the call, as the gate names them.
+var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "lend", "run", "post hooks", "outcome"}
+
+func rows(times map[string][]time.Duration) benchRows {
+	var out benchRows
+	var bare float64
+	for _, name := range stages {
+		all := slices.Sorted(slices.Values(times[name]))
+		if len(all) == 0 {
+			continue
+		}
+		row := benchRow{Name: name, N: len(all), P50: micros(all[len(all)/2]), P99: micros(all[len(all)*99/100])}
+		if name == "bare" {
+			bare = row.P50
+		}
+		ratio := row.P50 / bare
+		row.PerBare = &ratio
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+func (a *app) printRows(rows benchRows) error {
+	if a.json {
+		return a.print(rows)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare)
+	}
+	return w.Flush()
+}

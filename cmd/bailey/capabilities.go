@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/pack"
+)
+
+// capability is a manifest as the command line shows it.
+type capability struct {
+	ID            bailey.CapabilityID `json:"id"`
+	Description   string              `json:"description"`
+	Pack          string              `json:"pack"`
+	Version       string              `json:"version"`
+	Risk          string              `json:"risk"`
+	SideEffect    string              `json:"sideEffectClass"`
+	Reversibility string              `json:"reversibility"`
+	Isolation     string              `json:"isolation"`
+	Digest        string              `json:"digest"`
+	Command       string              `json:"command,omitempty"`
+	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
+}
+
+func newCapability(m *pack.Capability, whole bool) capability {
+	c := capability{
+		ID: m.ID, Description: m.Description, Pack: m.Pack, Version: m.Version, Risk: string(m.Risk),
+		SideEffect: string(m.SideEffect), Reversibility: string(m.Reversibility), Isolation: string(m.Isolation), Digest: m.Digest,
+	}
+	if whole {
+		c.Command, c.InputSchema = m.Command, m.InputSchema()
+	}
+	return c
+}
+
+type capabilityList struct {
+	Capabilities []capability `json:"capabilities"`
+}
+
+func (a *app) capabilitiesVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "capabilities", Short: "What can be asked for"}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "List the capabilities", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return look(cmd.Context(), a, gateway.Query{Verb: "capabilities"}, func(l capabilityList) {
+					w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+					for _, c := range l.Capabilities {
+						fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.SideEffect, c.Description)
+					}
+					w.Flush()
+				})
+			},
+		},
+		&cobra.Command{
+			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: oneArg("a capability"),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				q := gateway.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
+				return look(cmd.Context(), a, q, func(c capability) {
+					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\nruns %s\n\ninputs %s\n",
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, c.Command, indent(c.InputSchema))
+				})
+			},
+		})
+	return cmd
+}
+
+func indent(raw json.RawMessage) string {
+	b, err := json.MarshalIndent(raw, "", "  ")
+	if err != nil {
+		return string(raw)
+	}
+	return string(b)
+}
+
+func indentValue(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return indent(b)
+}

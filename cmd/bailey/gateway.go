@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// gatewayVerb runs the gateway in the foreground. Clients start it in the background by themselves.
+func (a *app) gatewayVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "gateway", Short: "Run the gateway in the foreground", Args: cobra.NoArgs,
+		Long: "Run the gateway of $BAILEY_HOME in the foreground. There is no need to: the first call starts one,\nwhich ends after ten idle minutes.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ready := readyPipe()
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(a.stderr, nil))
+			s, err := build(cmd.Context(), home, log)
+			announce(ready, err)
+			if err != nil {
+				return err
+			}
+			err = s.serve(cmd.Context())
+			if errors.Is(err, gateway.ErrIdle) || errors.Is(err, gateway.ErrReplaced) {
+				log.Info("the gateway ends", "why", err)
+				return nil
+			}
+			return err
+		},
+	}
+}
+
+// readyEnv names the descriptor on which a starting client waits for a word.
+const readyEnv = "BAILEY_READY_FD"
+
+func readyPipe() *os.File {
+	if os.Getenv(readyEnv) != "3" {
+		return nil
+	}
+	os.Unsetenv(readyEnv)
+	syscall.CloseOnExec(3)
+	return os.NewFile(3, "ready")
+}
+
+// announce tells the client that started us that clients are welcome, or why they are not.
+func announce(ready *os.File, err error) {
+	if ready == nil {
+		return
+	}
+	defer ready.Close()
+	word := []byte("ready")
+	if err != nil {
+		word, _ = json.Marshal(map[string]string{"kind": string(bailey.KindOf(err)), "message": err.Error(), "hint": bailey.HintOf(err)})
+	}
+	ready.Write(append(word, 0))
+}
+
+// spawn starts this very program as the home's gateway, in a session of its own, so that neither the
+// client's terminal nor its end reaches it. /proc/self/exe is this program even when its file is gone.
+func spawn(h gateway.Home, ready *os.File) (*exec.Cmd, error) {
+	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command("/proc/self/exe", "gateway")
+	cmd.Args[0] = "bailey"
+	cmd.Dir = string(h)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), own), "BAILEY_HOME="+string(h), readyEnv+"=3")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{ready}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+// own are variables that must not pass from whoever made the first call into the gateway of all.
+func own(pair string) bool {
+	name, _, _ := strings.Cut(pair, "=")
+	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == "BAILEY_SESSION" || name == readyEnv
+}

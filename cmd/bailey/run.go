@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+func (a *app) runVerb() *cobra.Command {
+	var inputs []string
+	var call gateway.CallQuery
+	cmd := &cobra.Command{
+		Use:   "run CAPABILITY [-i key=value]...",
+		Short: "Make one call through the gate",
+		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
+
+Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
+126 no such capability, 127 the gateway is not reachable.`,
+		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
+		Args:    oneArg("a capability, as in: bailey run git.status -i repo=."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			input, err := parseInputs(inputs)
+			if err != nil {
+				return err
+			}
+			call.Capability, call.Input, call.Text = bailey.CapabilityID(args[0]), input, true
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var stdout, stderr io.Writer
+			if !a.json {
+				stdout, stderr = a.stdout, a.stderr
+			}
+			reply, err := c.Call(cmd.Context(), call, stdout, stderr)
+			if err != nil {
+				return err
+			}
+			return a.report(reply)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
+	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
+	cmd.Flags().BoolVar(&call.Wait, "wait", false, "wait for an approval")
+	return cmd
+}
+
+// parseInputs reads key=value pairs; a key given twice is refused, not overwritten.
+func parseInputs(pairs []string) (map[string]any, error) {
+	input := map[string]any{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not key=value", pair), Hint: "write -i key=value"}
+		}
+		if _, twice := input[key]; twice {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input %s is given twice", key), Hint: "give each input once; a list is one JSON array"}
+		}
+		input[key] = value
+	}
+	return input, nil
+}
+
+// report prints a call's reply and turns it into an exit code.
+func (a *app) report(r gateway.Reply) error {
+	switch {
+	case a.json:
+		if err := a.print(r); err != nil {
+			return err
+		}
+	case r.OK && r.DryRun:
+		fmt.Fprintf(a.stdout, "would run: %s\n  %s by %s\n", strings.Join(r.Argv, " "), r.Decision, ruleNames(r.Rules))
+	case !r.OK:
+		a.say(word(r), r.Reason, r.Hint)
+		if r.ReceiptID != "" {
+			fmt.Fprintf(a.stderr, "  receipt %s\n", r.ReceiptID)
+		}
+	}
+	if r.Result.Truncated && !a.json {
+		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
+	}
+	if code := replyCode(r); code != exitOK {
+		return exit(code)
+	}
+	return nil
+}
+
+func word(r gateway.Reply) string {
+	if r.ApprovalRequired {
+		return "approval needed"
+	}
+	return string(r.Error)
+}
+
+// replyCode is the one table from a call's result to an exit code.
+func replyCode(r gateway.Reply) int {
+	switch {
+	case r.OK:
+		return exitOK
+	case r.ApprovalRequired:
+		return exitInput
+	}
+	switch r.Error {
+	case bailey.Invalid:
+		return exitInput
+	case bailey.ToolFailed:
+		return exitTool
+	case bailey.NotFound:
+		return exitNoMatch
+	}
+	return exitDenied
+}
+
+func ruleNames(rules []bailey.Rule) string {
+	if len(rules) == 0 {
+		return "no rule"
+	}
+	var names []string
+	for _, r := range rules {
+		names = append(names, fmt.Sprintf("%s (%s)", r.ID, r.Source))
+	}
+	return strings.Join(names, ", ")
+}
+
+// oneArg wants exactly one argument and says which.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("want one argument, got %d", len(args)), Hint: "name " + what}
+		}
+		return nil
+	}
+}

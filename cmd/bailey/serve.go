@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"bailey/internal/gateway"
+)
+
+func (a *app) serveVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout, for agents",
+		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
+
+The directory it is started in is the session's workspace. For Claude Code:
+
+  claude mcp add bailey -- bailey serve`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return gateway.Relay(cmd.Context(), c.MCP, a.stdin, a.stdout)
+		},
+	}
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/broker"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/ledger"
+	"bailey/internal/mcp"
+	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// stack is everything a gateway is made of, wired.
+type stack struct {
+	ledger  *ledger.Log
+	catalog *pack.Catalog
+	policy  *policy.Engine
+	queue   *approve.Queue
+	gate    *gate.Gate
+	gateway *gateway.Gateway
+	unlock  func()
+	unlock  func()
+	log     *slog.Logger
+}
+
+// build wires a gateway for home and opens its socket last: a client that connects is served.
+func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, err error) {
+	s = &stack{log: log}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := home.Create(); err != nil {
+		return s, err
+	}
+	if s.unlock, err = home.Own(); err != nil {
+		return s, err
+	}
+	workspaces, err := s.spine(home, nil)
+	if err != nil {
+		return s, err
+	}
+	s.gateway, err = gateway.Listen(gateway.Config{
+		Home: home, Gate: s.gate, Workspaces: workspaces, Note: s.ledger.Note, Log: log,
+		Looks: s.looks(), MCP: s.mcp,
+	})
+	if err != nil {
+		return s, err
+	}
+	return s, s.ledger.Note(ctx, "gateway.start", map[string]any{
+		"version": version, "pid": os.Getpid(), "policy": s.policy.Digest(), "packs": s.packs(),
+	})
+}
+
+// spine wires the gate and what it stands on. observe may be nil.
+func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*gateway.Workspaces, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
+		return nil, err
+	}
+	if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
+		return nil, err
+	}
+	if s.policy, err = policy.Load(policy.Config{Sources: []policy.Source{policy.Starter()}, Actions: actions(s.catalog)}); err != nil {
+		return nil, err
+	}
+	homes := gateway.Homes()
+	masks := gateway.Masks(home, homes)
+	cages, err := jail.New(jail.Config{Mask: masks})
+	if err != nil {
+		return nil, err
+	}
+	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
+	workspaces := gateway.NewWorkspaces(masks, homes)
+	s.gate, err = gate.New(gate.Config{
+		Ledger: s.ledger, Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
+		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: gateway.NewRedaction(),
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: cages},
+		Host:    host, Log: s.log, Observe: observe,
+	})
+	return workspaces, err
+}
+
+// actions tells policy of every capability there is.
+func actions(c *pack.Catalog) []policy.Action {
+	var list []policy.Action
+	for _, m := range c.All() {
+		list = append(list, policy.Action{
+			ID: m.ID, Pack: m.Pack, SideEffect: string(m.SideEffect), Risk: string(m.Risk),
+			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.BuiltIn,
+		})
+	}
+	return list
+}
+
+func (s *stack) packs() []string {
+	seen := map[string]bool{}
+	var list []string
+	for _, m := range s.catalog.All() {
+		if name := m.Pack + " " + m.Version; !seen[name] {
+			seen[name] = true
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// serve runs until ctx ends or the gateway ends by itself, and closes everything in order.
+func (s *stack) serve(ctx context.Context) error {
+	defer s.close()
+	g, ctx := errgroup.WithContext(ctx)
+	questions, stop := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stop() // the questions outlive the calls that asked them
+		return s.gateway.Run(ctx)
+	})
+	g.Go(func() error { return s.queue.Run(questions) })
+	return g.Wait()
+}
+
+func (s *stack) close() {
+	if s.ledger != nil {
+		if err := s.ledger.Close(); err != nil {
+			s.log.Error("closing the ledger", "err", err)
+		}
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+}
+
+// mcp speaks MCP for one connection.
+func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
+	return mcp.Serve(ctx, mcp.Config{
+		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
+	}, conn)
+}
+
+// doorOfMCP shows the MCP door what it needs of the stack.
+type doorOfMCP struct{ s *stack }
+
+func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
+	return d.s.gate.Do(ctx, call)
+}
+
+func (d doorOfMCP) Tools(context.Context, bailey.Principal) []mcp.Tool {
+	var tools []mcp.Tool
+	for _, m := range d.s.catalog.All() {
+		tools = append(tools, mcp.Tool{
+			ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(),
+			ReadOnly:    m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly,
+			Destructive: m.SideEffect == pack.Destructive,
+		})
+	}
+	return tools
+}
+
+// looks are the verbs that merely look.
+func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.Call) (any, error) {
+	return map[string]func(context.Context, gateway.Query, bailey.Call) (any, error){
+		"capabilities": func(context.Context, gateway.Query, bailey.Call) (any, error) {
+			list := capabilityList{Capabilities: []capability{}}
+			for _, m := range s.catalog.All() {
+				list.Capabilities = append(list.Capabilities, newCapability(m, false))
+			}
+			return list, nil
+		},
+		"capability": func(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+			m, err := s.catalog.Lookup(bailey.CapabilityID(text(q.Args, "id")))
+			if err != nil {
+				return nil, err
+			}
+			return newCapability(m, true), nil
+		},
+		"receipts": s.receipts,
+		"receipt":  s.receipt,
+		"explain":  s.explain,
+	}
+}
+
+func (s *stack) receipts(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	list, err := s.ledger.Receipts(ledger.Filter{Limit: number(q.Args, "limit")})
+	out := receiptList{Receipts: []receiptRow{}}
+	for _, r := range list {
+		out.Receipts = append(out.Receipts, newReceiptRow(r))
+	}
+	return out, err
+}
+
+func (s *stack) receipt(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	id := bailey.ReceiptID(text(q.Args, "id"))
+	list, err := s.ledger.Receipts(ledger.Filter{ID: id, Limit: 1})
+	if err == nil && len(list) == 0 {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {
+	if q.Call == nil {
+		return nil, errors.New("an explain query without a call")
+	}
+	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+	r, err := s.gate.Request(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return s.policy.Explain(r), nil
+}
+
+func text(args map[string]any, key string) string { v, _ := args[key].(string); return v }
+
+func number(args map[string]any, key string) int {
+	n, ok := args[key].(json.Number)
+	if !ok {
+		return 0
+	}
+	i, err := strconv.Atoi(n.String())
+	if err != nil {
+		return 0
+	}
+	return i
+}

@@ -1,0 +1,226 @@
+package bailey_test
+
+import (
+	"bufio"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rooms is the law of the house: which of our packages each package may import, and which modules
+// from outside. Nothing points up; what is not listed may not exist. The order is the house's, from
+// the vocabulary to the programs.
+var rooms = map[string]struct{ ours, outside []string }{
+	// vocabulary
+	".": {},
+	// pure
+	"audit":           {ours: []string{"."}},
+	"pack":            {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go"}},
+	"packs":           {},
+	"internal/policy": {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go"}},
+	"internal/redact": {ours: []string{"."}},
+	// kernel
+	"internal/peer":        {ours: []string{"."}},
+	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
+	"internal/jail/inside": {},
+	// services
+	"internal/approve": {ours: []string{"."}},
+	"internal/broker":  {ours: []string{".", "internal/peer"}},
+	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys"}},
+	// spine
+	"internal/gate": {ours: []string{".", "pack"}},
+	// doors
+	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact"}, outside: []string{"golang.org/x/sys"}},
+	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
+	// programs wire everything and are imported by no one
+	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/gate", "internal/gateway",
+		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy"},
+		outside: []string{"github.com/spf13/cobra", "golang.org/x/sync"}},
+	// for tests alone
+	"internal/ktest": {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
+	"packs/hostile":  {},
+}
+
+// onlyStd are rooms that may import nothing but these: the jail's trap runs before everything else
+// initialises only while it depends on so little.
+var onlyStd = map[string][]string{"internal/jail/inside": {"syscall", "unsafe"}}
+
+// inits are the packages that may have an init function: the trap that leaves before others initialise.
+var inits = []string{"internal/jail/inside"}
+
+// banned names say nothing about what a package is for (house manner).
+var banned = []string{"config", "util", "utils", "common", "model", "types", "errors", "logger", "helpers", "pkg"}
+
+type source struct {
+	dir, name string
+	file      *ast.File
+}
+
+// sources opens every .go file itself: the test cache does not see what a child process would read.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	set := token.NewFileSet()
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{path.Dir(name), path.Base(name), f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 30 {
+		t.Fatalf("only %d files found: this test is not looking at the house", len(all))
+	}
+	return all
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+// TestImports holds the import table.
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || strings.HasPrefix(s.dir, "test/") {
+			continue
+		}
+		room, ok := rooms[s.dir]
+		if !ok {
+			t.Errorf("%s/%s: the house has no room %s; give it a line in house_test.go and in docs/design.md", s.dir, s.name, s.dir)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if !allowed(s.dir, name, room.ours, room.outside) {
+				t.Errorf("%s/%s imports %s: the law of the house does not allow it", s.dir, s.name, name)
+			}
+		}
+	}
+}
+
+func allowed(dir, name string, ours, outside []string) bool {
+	if std, ok := onlyStd[dir]; ok {
+		return slices.Contains(std, name)
+	}
+	switch {
+	case name == "bailey":
+		return slices.Contains(ours, ".")
+	case strings.HasPrefix(name, "bailey/"):
+		return slices.Contains(ours, strings.TrimPrefix(name, "bailey/"))
+	case !strings.Contains(strings.Split(name, "/")[0], "."):
+		return true // the standard library
+	}
+	return slices.ContainsFunc(outside, func(m string) bool { return name == m || strings.HasPrefix(name, m+"/") })
+}
+
+// TestSpineImportsNothingAbove says again, by itself, what the table must never come to allow.
+func TestSpineImportsNothingAbove(t *testing.T) {
+	if got := rooms["internal/gate"].ours; !slices.Equal(got, []string{".", "pack"}) {
+		t.Errorf("the spine imports %v; it may import the vocabulary and pack alone", got)
+	}
+	for _, dir := range []string{"audit", "internal/redact", "internal/peer", "internal/ktest"} {
+		if got := rooms[dir].ours; !slices.Equal(got, []string{"."}) {
+			t.Errorf("%s imports %v of ours; it may import the vocabulary alone", dir, got)
+		}
+	}
+	for dir, room := range rooms {
+		if slices.ContainsFunc(room.ours, func(o string) bool { return strings.HasPrefix(o, "cmd/") || o == "internal/ktest" }) {
+			t.Errorf("%s imports a program or the test room", dir)
+		}
+	}
+}
+
+// TestEveryPackageIsDescribed wants one comment on each package.
+func TestEveryPackageIsDescribed(t *testing.T) {
+	described := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		described[s.dir] += 0
+		if s.file.Doc != nil {
+			described[s.dir]++
+		}
+		if name := s.file.Name.Name; slices.Contains(banned, name) {
+			t.Errorf("%s: a package named %s says nothing about what it is for", s.dir, name)
+		}
+	}
+	for dir, n := range described {
+		if n != 1 {
+			t.Errorf("%s has %d package comments, want one", dir, n)
+		}
+	}
+}
+
+// TestNoInit keeps work out of package initialisation, which every start pays for.
+func TestNoInit(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" && !slices.Contains(inits, s.dir) {
+				t.Errorf("%s/%s has an init function", s.dir, s.name)
+			}
+		}
+	}
+}
+
+// TestDocumentsStayShort holds the lengths the house promises, in lines.
+func TestDocumentsStayShort(t *testing.T) {
+	for name, most := range map[string]int{"README.md": 200, "docs/design.md": 300} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		n := 0
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			n++
+		}
+		f.Close()
+		if n >= most {
+			t.Errorf("%s has %d lines, it promises under %d", name, n, most)
+		}
+	}
+}
+
+// TestDependenciesHaveReasons wants a line in CONTRIBUTING.md for each direct dependency.
+func TestDependenciesHaveReasons(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := 0
+	for line := range strings.Lines(string(mod)) {
+		word := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(word) < 2 || !strings.Contains(word[0], "/") || strings.Contains(line, "// indirect") {
+			continue
+		}
+		direct++
+		if !strings.Contains(string(why), word[0]) {
+			t.Errorf("CONTRIBUTING.md gives no reason for %s", word[0])
+		}
+	}
+	if direct == 0 || direct > 20 {
+		t.Errorf("%d direct dependencies, want one to twenty", direct)
+	}
+}

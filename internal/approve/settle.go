@@ -1,0 +1,113 @@
+package approve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"bailey"
+)
+
+const gone = "the gateway ended"
+
+// Run expires questions until ctx ends, then closes the queue and returns what [Queue.Close] returns.
+// The ledger must outlive it.
+func (u *Queue) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return u.Close()
+		case <-timer.C:
+		case <-u.wake:
+		}
+		timer.Reset(u.expire())
+	}
+}
+
+// Close denies and records every open question and refuses those to come. A second call does nothing.
+// The error joins what could not be recorded.
+func (u *Queue) Close() error {
+	u.mu.Lock()
+	u.ended = true
+	u.mu.Unlock()
+	var errs []error
+	for _, e := range u.recorded(func(*entry) bool { return true }) {
+		if u.settle(e, gone) && e.err != nil {
+			errs = append(errs, e.err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// expire settles what is due and returns how long nothing else will be.
+func (u *Queue) expire() time.Duration {
+	now := u.c.Now()
+	for _, e := range u.recorded(func(e *entry) bool { return !e.q.Expires.After(now) }) {
+		u.settle(e, late(e.q))
+	}
+	now = u.c.Now()
+	next := u.c.TTL
+	for _, e := range u.recorded(func(*entry) bool { return true }) {
+		next = min(next, e.q.Expires.Sub(now))
+	}
+	return max(next, 0)
+}
+
+// recorded returns the open and durable entries for which want holds.
+func (u *Queue) recorded(want func(*entry) bool) []*entry {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var list []*entry
+	for _, e := range u.open {
+		if e.recorded && want(e) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// settle denies e and records why, unless somebody else has taken it: whoever takes the entry out of
+// the map writes the one answer. It reports whether that was this call.
+func (u *Queue) settle(e *entry, reason string) bool {
+	u.mu.Lock()
+	mine := u.open[e.q.ID] == e
+	if mine {
+		delete(u.open, e.q.ID)
+	}
+	u.mu.Unlock()
+	if !mine {
+		return false
+	}
+	defer close(e.done)
+	e.answer = bailey.Answer{Reason: reason}
+	err := u.c.Note(context.Background(), "answer", Event{ID: e.q.ID, Receipt: e.q.Receipt, Reason: reason})
+	if err != nil {
+		e.err = &bailey.Error{
+			Kind:    bailey.Unavailable,
+			Message: fmt.Sprintf("the denial of question %s (%s) could not be recorded", e.q.ID, reason),
+			Hint:    "see that the ledger can be written",
+			Err:     err,
+		}
+		u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
+	}
+	return true
+}
+
+// nudge lets Run look again; when it has not yet looked since the last nudge, one is enough.
+func (u *Queue) nudge() {
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func late(q bailey.Question) string { return "nobody answered by " + stamp(q.Expires) }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func withdrawn(id bailey.ApprovalID, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was withdrawn: the caller went away", id), Err: err}
+}

@@ -1,0 +1,91 @@
+package gate
+
+import (
+	"bytes"
+	"io"
+
+	"bailey"
+)
+
+// capture is one output stream of a tool on its way out:
+//
+//	tool ▶ count ▶ redact ▶ cap ▶ the call's writer, or what is kept
+//
+// The cap comes after redaction, so that a secret that straddles it is a whole token before it is cut.
+// What is beyond the cap is drained, so that the tool never blocks.
+type capture struct {
+	redact RedactingWriter
+	limit  *limited
+	kept   []byte // when the call has no writer of its own, after Close
+	seen   int64  // bytes the tool wrote
+	cut    bool
+	buf    bytes.Buffer
+}
+
+func (c *course) capture(to io.Writer) *capture {
+	p := &capture{}
+	if to == nil {
+		to = &p.buf
+	}
+	p.limit = &limited{w: to, left: bailey.OutputCap}
+	p.redact = c.Redactor.Writer(c.call.Session.ID, p.limit)
+	return p
+}
+
+func (p *capture) Write(b []byte) (int, error) {
+	p.seen += int64(len(b))
+	if p.limit.cut {
+		return len(b), nil
+	}
+	if _, err := p.redact.Write(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Close flushes what the redactor held back.
+func (p *capture) Close() error {
+	err := p.redact.Close()
+	p.kept, p.cut = p.buf.Bytes(), p.limit.cut
+	return err
+}
+
+func (p *capture) redactions() int { return p.redact.Count() }
+
+// limited passes at most left bytes on and drops the rest, without an error.
+type limited struct {
+	w    io.Writer
+	left int
+	cut  bool
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	n := len(b)
+	if len(b) > l.left {
+		b, l.cut = b[:l.left], true
+	}
+	if len(b) == 0 {
+		return n, nil
+	}
+	if _, err := l.w.Write(b); err != nil {
+		return 0, err
+	}
+	l.left -= len(b)
+	return n, nil
+}
+
+// redactAgain redacts what a hook returned, and only then: output that no hook touched is redacted already.
+func (c *course) redactAgain(was, is []byte) ([]byte, error) {
+	if bytes.Equal(was, is) {
+		return was, nil
+	}
+	var buf bytes.Buffer
+	w := c.Redactor.Writer(c.call.Session.ID, &limited{w: &buf, left: bailey.OutputCap})
+	if _, err := w.Write(is); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}

@@ -1,0 +1,345 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// course is one call on its way: what is known of it so far. One goroutine walks it.
+type course struct {
+	*Gate
+	call     bailey.Call
+	receipt  bailey.ReceiptID
+	started  time.Time
+	manifest *pack.Capability
+
+	input    map[string]any // restored, typed by the manifest after check
+	text     bool           // input still holds words
+	restored []string
+	places   []bailey.Place
+	argv     []string
+	job      bailey.Job
+	run      bailey.Run
+
+	decision bailey.Decision
+	verdict  Verdict
+	changed  bool // a hook changed the input
+	granted  []bailey.RuleID
+	approval bailey.ApprovalID
+	pending  bool
+	lease    bailey.Lease
+
+	executed       bool
+	exit           bailey.Exit
+	stdout, stderr *capture
+
+	finished bool // the line was walked to its end
+	err      error
+}
+
+func (g *Gate) begin(call bailey.Call) *course {
+	return &course{
+		Gate: g, call: call, receipt: bailey.NewReceiptID(), started: time.Now(),
+		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}},
+	}
+}
+
+func (c *course) timed(stage string, ctx context.Context, do func(context.Context) error) error {
+	start := time.Now()
+	defer func() { c.Observe(stage, time.Since(start)) }()
+	return do(ctx)
+}
+
+// stop ends the line with err; the deferred seal makes the result.
+func (c *course) stop(err error) bailey.Result {
+	c.err = err
+	return bailey.Result{}
+}
+
+func (c *course) lookup(context.Context) (err error) {
+	c.manifest, err = c.Catalog.Lookup(c.call.Capability)
+	return err
+}
+
+func (c *course) restore(context.Context) (err error) {
+	c.input, c.restored, err = c.Redactor.Restore(c.call.Session.ID, c.manifest, c.input)
+	return err
+}
+
+// check types the input, opens every path, renders the arguments once and plans the run.
+func (c *course) check(ctx context.Context) (err error) {
+	c.closePlan()
+	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {
+		return err
+	}
+	c.text = false
+	paths := map[string]string{}
+	for _, in := range c.manifest.PathInputs() {
+		value, ok := c.input[in.Name].(string)
+		if !ok {
+			continue // absent: Check has refused a missing required one
+		}
+		place, err := c.Places.Open(c.call, in, value)
+		if err != nil {
+			return err
+		}
+		c.places = append(c.places, place)
+		paths[in.Name] = place.Path
+	}
+	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
+		return err
+	}
+	runner, ok := c.Runners[c.manifest.Isolation]
+	if !ok {
+		return &bailey.Error{Kind: bailey.Unavailable,
+			Message: fmt.Sprintf("%s wants isolation %s, which this gateway cannot give", c.manifest.ID, c.manifest.Isolation),
+			Hint:    "use a capability that runs in the jail, or a host that can give this isolation"}
+	}
+	c.job = c.manifest.Job(c.argv, c.places)
+	c.job.Session = c.call.Session.ID
+	c.run, err = runner.Plan(ctx, c.job)
+	return err
+}
+
+func (c *course) request() bailey.Request {
+	r := bailey.Request{
+		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
+		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
+		Dir: c.job.Dir, Cage: c.run.Cage().Kind, Restores: c.restored, Time: time.Now(), Approvals: c.granted,
+	}
+	for _, p := range c.places {
+		r.Paths[p.Input] = p.Path
+		r.Writes = r.Writes || p.Write
+	}
+	return r
+}
+
+func (c *course) decide(context.Context) error {
+	c.decision = c.Policy.Decide(c.request())
+	return denial(c.decision)
+}
+
+func (c *course) preHooks(ctx context.Context) (err error) {
+	view := c.call
+	view.Input, _ = c.Redactor.Value(c.call.Session.ID, c.input).(map[string]any)
+	if c.verdict, err = c.Hooks.Pre(ctx, view); err != nil {
+		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "see bailey hooks list", Err: err}
+	}
+	if c.verdict.Input != nil {
+		c.input, c.changed = c.verdict.Input, true
+	}
+	c.decision = tighten(c.decision, bailey.Decision{
+		Effect: c.verdict.Effect, Reason: c.verdict.Rule.Reason, Asks: []bailey.Rule{c.verdict.Rule},
+		Rules: []bailey.Rule{c.verdict.Rule},
+	})
+	return denial(c.decision)
+}
+
+// again walks restore, check and decide once more for an input that a hook changed. The stricter
+// decision holds.
+func (c *course) again(ctx context.Context) error {
+	if !c.changed {
+		return nil
+	}
+	first := c.decision
+	for _, do := range []func(context.Context) error{c.restore, c.check, c.decide} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	c.decision = tighten(first, c.decision)
+	return denial(c.decision)
+}
+
+func (c *course) approve(ctx context.Context) error {
+	if c.decision.Effect != bailey.Ask {
+		return nil
+	}
+	q := c.question()
+	answer, err := c.Approver.Ask(ctx, q)
+	if err != nil {
+		return err
+	}
+	c.approval, c.granted = q.ID, answer.Granted
+	if answer.Pending {
+		c.pending = true
+		return &bailey.Error{Kind: bailey.Denied,
+			Message: "a person has to approve this: " + c.decision.Reason,
+			Hint:    fmt.Sprintf("approval %s is open until %s; call again with --wait to wait for the answer", q.ID, q.Expires.UTC().Format(time.RFC3339))}
+	}
+	for _, rule := range c.decision.Asks {
+		if !slices.Contains(c.granted, rule.ID) {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s asks for an approval: %s", rule.ID, answer.Reason),
+				Hint: "ask a person to answer, then call again"}
+		}
+	}
+	return nil
+}
+
+func (c *course) question() bailey.Question {
+	argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
+	now := time.Now()
+	q := bailey.Question{
+		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
+		Call: c.manifest.ID, Argv: texts(argv), Dir: c.job.Dir,
+		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
+		Rules:  c.decision.Asks, AskedAt: now, Expires: now.Add(bailey.ApprovalTTL), Wait: c.call.Wait,
+	}
+	for _, r := range q.Rules {
+		if r.TTL > 0 && now.Add(r.TTL).Before(q.Expires) {
+			q.Expires = now.Add(r.TTL)
+		}
+	}
+	return q
+}
+
+// confirm lets the policy of now decide, with the grants in hand: a new forbid, a new ask or a later
+// hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
+// which approve has seen.
+func (c *course) confirm(context.Context) error {
+	d := c.Policy.Decide(c.request())
+	if d.Effect == bailey.Ask {
+		d.Effect = bailey.Deny
+		d.Reason = "the rules ask for another approval now: " + d.Reason
+		d.Hint = "call again"
+	}
+	c.decision = d
+	return denial(d)
+}
+
+func (c *course) lend(ctx context.Context) error {
+	lease, err := c.Lender.Lend(ctx, c.receipt, c.manifest.Wants())
+	if err != nil {
+		return err
+	}
+	if lease.Return != nil {
+		c.lease = lease
+	}
+	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)
+	return nil
+}
+
+// start runs the planned job. From here on the receipt says executed.
+func (c *course) start(ctx context.Context) error {
+	c.stdout = c.capture(c.call.Stdout)
+	c.stderr = c.capture(c.call.Stderr)
+	c.executed = true
+	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
+	if cerr := c.stdout.Close(); err == nil {
+		err = cerr
+	}
+	if cerr := c.stderr.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	c.exit = exit
+	switch {
+	case exit.TimedOut:
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: "the tool's time was up and it was ended",
+			Hint: "narrow the call; the capability's timeout bounds it"}
+	case exit.Code != 0:
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code)}
+	}
+	return nil
+}
+
+// postHooks lets hooks see what was kept of the output, and redacts again what they return. A call
+// whose output went out as it came has nothing left to change.
+func (c *course) postHooks(ctx context.Context) error {
+	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept}
+	out, err := c.Hooks.Post(ctx, c.call, seen)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed", Hint: "see bailey hooks list", Err: err}
+	}
+	if c.stdout.kept, err = c.redactAgain(seen.Stdout, out.Stdout); err != nil {
+		return err
+	}
+	c.stderr.kept, err = c.redactAgain(seen.Stderr, out.Stderr)
+	return err
+}
+
+// release gives back what the call held, on every way out.
+func (c *course) release() {
+	c.lease.Return()
+	c.closePlan()
+}
+
+func (c *course) closePlan() {
+	if c.run != nil {
+		if err := c.run.Close(); err != nil {
+			c.Log.Warn("closing a run", "receipt", c.receipt, "err", err)
+		}
+		c.run = nil
+	}
+	for _, p := range c.places {
+		p.File.Close()
+	}
+	c.places = nil
+}
+
+// denial turns a decision that denies into an error.
+func denial(d bailey.Decision) error {
+	if d.Effect != bailey.Deny {
+		return nil
+	}
+	reason := d.Reason
+	if reason == "" {
+		reason = "no rule allows this"
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
+}
+
+// tighten joins two decisions: the stricter one holds, and two that ask ask for both.
+func tighten(a, b bailey.Decision) bailey.Decision {
+	switch {
+	case a.Effect == bailey.Ask && b.Effect == bailey.Ask:
+		a.Asks = append(slices.Clone(a.Asks), b.Asks...)
+		return a
+	case b.Effect.Stricter(a.Effect) == a.Effect:
+		return a
+	}
+	b.Policy = cmp.Or(b.Policy, a.Policy)
+	return b
+}
+
+// caught turns a panic into an error and keeps its stack for the operator.
+func (c *course) caught(p any) error {
+	c.Log.Error("a stage panicked", "receipt", c.receipt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return &bailey.Error{Kind: bailey.Internal, Message: "a stage of the gate broke", Hint: "report it with the gateway's log"}
+}
+
+func words(command string, args []string) []any {
+	list := []any{command}
+	for _, a := range args {
+		list = append(list, a)
+	}
+	return list
+}
+
+func texts(list []any) []string {
+	out := make([]string, 0, len(list))
+	for _, v := range list {
+		s, _ := v.(string)
+		out = append(out, s)
+	}
+	return out
+}
+
+// inline returns v as JSON when it is short enough to stand in the ledger, and its length.
+func inline(v any) (json.RawMessage, int) {
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > bailey.InlineCap {
+		return nil, len(b)
+	}
+	return b, len(b)
+}

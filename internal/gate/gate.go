@@ -1,0 +1,199 @@
+// Package gate is the spine: the one place where the order of a call's stages is written.
+//
+//	intent ▶ lookup ▶ restore ▶ check ▶ decide ▶ pre hooks ▶ (restore, check, decide) ▶ approve ▶ decide
+//	       ▶ lend ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
+//
+// The order is the security property. The receipt is opened before anything else and sealed by defer, so
+// every exit, a panic included, leaves one intent and one outcome. Each stage is an interface declared
+// here and implemented elsewhere; the zero [bailey.Decision] denies; hooks only tighten; there is no
+// branch without a runner.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// Ledger opens a receipt. When Open returns, the intent is durable and the space for its outcome is
+// reserved; seal makes the outcome durable, once.
+type Ledger interface {
+	Open(ctx context.Context, i bailey.Intent) (seal func(bailey.Outcome) error, err error)
+}
+
+// Catalog knows the capabilities; an unknown one is NotFound, with close matches as the hint.
+type Catalog interface {
+	Lookup(id bailey.CapabilityID) (*pack.Capability, error)
+}
+
+// Places opens a path input inside the session's workspace, once; what it returns is what is mounted.
+type Places interface {
+	Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error)
+}
+
+// Policy decides. It is asked at every decision anew, so that a rule changed meanwhile holds.
+type Policy interface {
+	Decide(r bailey.Request) bailey.Decision
+}
+
+// Hooks are other people's programs in the path. They see redacted views.
+type Hooks interface {
+	Pre(ctx context.Context, call bailey.Call) (Verdict, error)
+	Post(ctx context.Context, call bailey.Call, o Output) (Output, error)
+}
+
+// Verdict is what a pre hook says. Its zero value denies; Allow means "no objection" and loosens nothing.
+type Verdict struct {
+	Effect bailey.Effect
+	Rule   bailey.Rule    // names the hook that asks or denies
+	Input  map[string]any // nil: unchanged
+}
+
+// Output is what a tool wrote, redacted.
+type Output struct{ Stdout, Stderr []byte }
+
+// Approver asks people.
+type Approver interface {
+	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
+}
+
+// Lender lends credentials for one call.
+type Lender interface {
+	Lend(ctx context.Context, receipt bailey.ReceiptID, wants []bailey.Want) (bailey.Lease, error)
+}
+
+// Redactor turns secrets into tokens, per session, and gives back what may be given back.
+type Redactor interface {
+	Learn(s bailey.SessionID, secrets []bailey.Secret)
+	Value(s bailey.SessionID, v any) any // a deep copy of decoded JSON, redacted
+	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
+	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string, err error)
+	End(s bailey.SessionID)
+}
+
+// RedactingWriter holds back no more than it must; Close flushes the rest.
+type RedactingWriter interface {
+	io.WriteCloser
+	Count() int
+}
+
+// Config holds the stages. Every field is needed but those that say otherwise.
+type Config struct {
+	Ledger   Ledger
+	Catalog  Catalog
+	Places   Places
+	Policy   Policy
+	Hooks    Hooks
+	Approver Approver
+	Lender   Lender
+	Redactor Redactor
+	Runners  map[pack.Isolation]bailey.Runner
+	Host     string
+	Log      *slog.Logger
+	// Observe, when set, learns how long each stage of a call took.
+	Observe func(stage string, took time.Duration)
+}
+
+// Gate carries calls. It is safe for concurrent use.
+type Gate struct{ Config }
+
+// New refuses a gate with a stage missing.
+func New(c Config) (*Gate, error) {
+	for name, missing := range map[string]bool{
+		"ledger": c.Ledger == nil, "catalog": c.Catalog == nil, "places": c.Places == nil,
+		"policy": c.Policy == nil, "hooks": c.Hooks == nil, "approver": c.Approver == nil,
+		"lender": c.Lender == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
+		"host": c.Host == "", "log": c.Log == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("gate without %s", name)
+		}
+	}
+	for iso, r := range c.Runners {
+		if r == nil {
+			return nil, fmt.Errorf("gate without a runner for %s", iso)
+		}
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration) {}
+	}
+	return &Gate{c}, nil
+}
+
+// Do carries one call from its intent to its outcome. The caller learns the result only after the
+// outcome is durable.
+func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
+	c := g.begin(call)
+	defer c.release()
+	seal, err := c.open(ctx)
+	if err != nil {
+		return c.unrecorded(err)
+	}
+	defer func() { res = c.seal(seal, recover()) }()
+
+	for _, stage := range [...]struct {
+		name string
+		do   func(context.Context) error
+		acts bool // a dry run stops before the first stage that asks, lends or runs
+	}{
+		{"lookup", c.lookup, false},
+		{"restore", c.restore, false},
+		{"check", c.check, false},
+		{"decide", c.decide, false},
+		{"pre hooks", c.preHooks, false},
+		{"again", c.again, false}, // restore, check and decide what a hook changed
+		{"approve", c.approve, true},
+		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
+		{"lend", c.lend, true},
+		{"run", c.start, true}, // what the tool writes passes the redactor on its way
+		{"post hooks", c.postHooks, true},
+	} {
+		if stage.acts && call.DryRun {
+			break
+		}
+		if err := c.timed(stage.name, ctx, stage.do); err != nil {
+			return c.stop(err)
+		}
+	}
+	c.finished = true
+	return
+}
+
+// Request returns what policy would decide upon, for `policy explain`: the first stages, nothing more.
+func (g *Gate) Request(ctx context.Context, call bailey.Call) (bailey.Request, error) {
+	c := g.begin(call)
+	defer c.release()
+	for _, do := range []func(context.Context) error{c.lookup, c.restore, c.check} {
+		if err := do(ctx); err != nil {
+			return bailey.Request{}, err
+		}
+	}
+	return c.request(), nil
+}
+
+// EndSession lets go of all that a session held.
+func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
+	g.Redactor.End(id)
+	var errs []error
+	for _, r := range g.Runners {
+		if s, ok := r.(bailey.SessionRunner); ok {
+			errs = append(errs, s.EndSession(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// NoHooks is the stage where no hook is configured: no objection, nothing changed.
+type NoHooks struct{}
+
+func (NoHooks) Pre(context.Context, bailey.Call) (Verdict, error) {
+	return Verdict{Effect: bailey.Allow}, nil
+}
+
+func (NoHooks) Post(_ context.Context, _ bailey.Call, o Output) (Output, error) { return o, nil }

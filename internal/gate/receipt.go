@@ -1,0 +1,155 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"bailey"
+)
+
+// open writes the intent. Nothing of the call has happened when it returns an error.
+func (c *course) open(ctx context.Context) (seal func(bailey.Outcome) error, err error) {
+	err = c.timed("intent", ctx, func(ctx context.Context) (err error) {
+		seal, err = c.Ledger.Open(ctx, c.intent())
+		return err
+	})
+	return seal, err
+}
+
+func (c *course) intent() bailey.Intent {
+	p := c.call.Principal
+	i := bailey.Intent{
+		Receipt: c.receipt, Capability: c.call.Capability, Agent: p.Agent, Person: p.Person, Roles: p.Roles,
+		Organisation: p.Organisation, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
+		Door: c.call.Door, Client: c.call.Client, Dir: c.call.Dir, DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
+	}
+	if len(c.call.Input) > 0 {
+		var n int
+		if i.Input, n = inline(c.Redactor.Value(c.call.Session.ID, c.call.Input)); i.Input == nil {
+			i.InputBytes = n
+		}
+	}
+	return i
+}
+
+// unrecorded refuses a call whose intent could not be made durable.
+func (c *course) unrecorded(err error) bailey.Result {
+	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: &bailey.Error{
+		Kind: bailey.Unavailable, Message: "the call was not recorded, so it was not made", Hint: bailey.HintOf(err), Err: err}}
+}
+
+// seal writes the outcome and makes the result: the caller learns nothing that the ledger does not hold.
+func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Result {
+	switch {
+	case panicked != nil:
+		c.err = c.caught(panicked)
+	case c.err == nil && !c.finished: // runtime.Goexit in a stage
+		c.err = c.caught("a stage left without an answer")
+	}
+	o := c.outcome()
+	start := time.Now()
+	err := seal(o)
+	c.Observe("outcome", time.Since(start))
+	if err != nil {
+		return c.notDurable(err)
+	}
+	return c.result(o)
+}
+
+func (c *course) outcome() bailey.Outcome {
+	o := bailey.Outcome{
+		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: c.executed,
+		Leases: c.lease.IDs, Approval: c.approval, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
+		PolicyDigest: c.decision.Policy,
+	}
+	if c.err != nil {
+		o.Reason, _ = c.Redactor.Value(c.call.Session.ID, clip(c.err.Error())).(string)
+	}
+	if c.decision.Policy != "" || c.decision.Effect != bailey.Deny || len(c.decision.Rules) > 0 || c.decision.Reason != "" {
+		o.Decision = c.decision.Effect.String()
+	}
+	if c.manifest != nil {
+		o.ManifestDigest = c.manifest.Digest
+	}
+	if c.run != nil {
+		cage := c.run.Cage()
+		o.Cage, o.Cwd, o.EnvNames = &cage, c.job.Dir, names(c.job.Env, c.lease.Env)
+		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
+		if _, n := inline(argv); n <= bailey.InlineCap {
+			o.Argv = texts(argv)
+		}
+	}
+	for _, p := range c.places {
+		o.Paths = append(o.Paths, p.Path)
+	}
+	if c.stdout != nil {
+		o.ExitCode = &c.exit.Code
+		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
+		o.Truncated = c.stdout.cut || c.stderr.cut
+		o.Redactions = c.stdout.redactions() + c.stderr.redactions()
+	}
+	return o
+}
+
+func (c *course) status() bailey.Status {
+	switch {
+	case c.err == nil && c.call.DryRun && c.decision.Effect == bailey.Ask:
+		return bailey.Pending
+	case c.err == nil:
+		return bailey.OK
+	case c.pending:
+		return bailey.Pending
+	case errors.Is(c.err, context.Canceled), errors.Is(c.err, context.DeadlineExceeded):
+		return bailey.Killed
+	case errors.Is(c.err, bailey.Denied):
+		return bailey.Refused
+	}
+	return bailey.Failed
+}
+
+func (c *course) result(o bailey.Outcome) bailey.Result {
+	r := bailey.Result{
+		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
+		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Err: c.err,
+	}
+	if c.stdout != nil {
+		r.Stdout, r.Stderr, r.ExitCode = c.stdout.kept, c.stderr.kept, c.exit.Code
+	}
+	return r
+}
+
+// notDurable is what the caller learns instead of a result that no receipt could hold.
+func (c *course) notDurable(err error) bailey.Result {
+	c.Log.Error("the outcome is not durable", "receipt", c.receipt, "executed", c.executed, "err", err)
+	message := "executed: no, receipt: not durable"
+	if c.executed {
+		message = "executed: yes, receipt: not durable"
+	}
+	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true, DryRun: c.call.DryRun,
+		Err: &bailey.Error{Kind: bailey.Unavailable, Message: message,
+			Hint: "look at the ledger's disk, then restart the gateway; the call is recorded as interrupted", Err: err}}
+}
+
+// clip keeps a reason short enough for a ledger entry.
+func clip(s string) string {
+	if len(s) > bailey.InlineCap {
+		return s[:bailey.InlineCap] + "…"
+	}
+	return s
+}
+
+func names(lists ...[]string) []string {
+	var out []string
+	for _, env := range lists {
+		for _, pair := range env {
+			for i := range len(pair) {
+				if pair[i] == '=' {
+					out = append(out, pair[:i])
+					break
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+// Package gateway is the process between doors and spine: one per user and home. It owns the socket, the
+// sessions with their workspaces and token maps, and the decision when to end. Doors are thin clients of
+// it, through [Client]; a call goes to the gate and nowhere else.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// Gate carries calls.
+type Gate interface {
+	Do(ctx context.Context, call bailey.Call) bailey.Result
+	EndSession(ctx context.Context, id bailey.SessionID) error
+}
+
+// Config says what a gateway serves. Every field is needed but those that say otherwise.
+type Config struct {
+	Home       Home
+	Gate       Gate
+	Workspaces *Workspaces
+	// Looks are the verbs that merely look, by name.
+	Looks map[string]func(ctx context.Context, q Query, from bailey.Call) (any, error)
+	// MCP speaks MCP on a connection until it ends.
+	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
+	// Note records an event durably.
+	Note func(ctx context.Context, kind string, data any) error
+	Log  *slog.Logger
+	// Idle is how long a gateway without a session lives. Zero: ten minutes.
+	Idle time.Duration
+	// Watch is how often it looks whether its home is still its own. Zero: two seconds.
+	Watch time.Duration
+}
+
+// Gateway is the process. The locks: mu guards the idle clock, calls counts what is under way.
+type Gateway struct {
+	Config
+	listener *peer.Listener
+	socket   os.FileInfo
+	person   string
+	calls    sync.WaitGroup
+	busy     atomic.Int64
+	mu       sync.Mutex
+	quiet    time.Time // since when nothing is connected
+}
+
+// Listen opens the socket: from here on clients reach the gateway, and are served once Run is called.
+func Listen(c Config) (*Gateway, error) {
+	g := &Gateway{Config: c, quiet: time.Now()}
+	if g.Idle == 0 {
+		g.Idle = 10 * time.Minute
+	}
+	if g.Watch == 0 {
+		g.Watch = 2 * time.Second
+	}
+	u, err := user.Current()
+	if err != nil {
+		return nil, err
+	}
+	g.person = u.Username
+	if g.listener, err = peer.Listen(c.Home.Socket()); err != nil {
+		return nil, err
+	}
+	g.socket, err = os.Lstat(c.Home.Socket())
+	return g, err
+}
+
+// ErrIdle and ErrReplaced are why a gateway ends by itself.
+var (
+	ErrIdle     = errors.New("nothing was connected for a while")
+	ErrReplaced = errors.New("the home or its socket is no longer this gateway's")
+)
+
+// Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Open calls are
+// cancelled and waited for: each gets its outcome.
+func (g *Gateway) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go g.watch(ctx, cancel)
+	context.AfterFunc(ctx, func() { g.listener.Close() })
+	for {
+		conn, err := g.listener.Accept()
+		if err != nil {
+			cancel(err) // keeps an earlier cause
+			break
+		}
+		g.enter()
+		g.calls.Go(func() {
+			defer g.leave()
+			g.serve(ctx, conn)
+		})
+	}
+	g.calls.Wait()
+	if g.ownSocket() {
+		os.Remove(g.Home.Socket())
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (g *Gateway) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(g.Watch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch {
+		case !g.ownSocket():
+			cancel(ErrReplaced)
+			return
+		case g.idle():
+			cancel(ErrIdle)
+			return
+		}
+	}
+}
+
+func (g *Gateway) ownSocket() bool {
+	info, err := os.Lstat(g.Home.Socket())
+	return err == nil && os.SameFile(info, g.socket)
+}
+
+func (g *Gateway) enter() { g.busy.Add(1) }
+
+func (g *Gateway) leave() {
+	g.mu.Lock()
+	g.quiet = time.Now()
+	g.mu.Unlock()
+	g.busy.Add(-1)
+}
+
+func (g *Gateway) idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.busy.Load() == 0 && time.Since(g.quiet) > g.Idle
+}

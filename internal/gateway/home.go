@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bailey"
+)
+
+// Home is the directory that one gateway owns: 0700, ours, nobody else's.
+//
+//	gateway.sock    operator verbs and calls
+//	gateway.lock    held by the living gateway
+//	start.lock      held by the client that starts one
+//	gateway.log     what the gateway says to operators
+//	ledger/         00000001.jsonl …
+type Home string
+
+func (h Home) Socket() string    { return filepath.Join(string(h), "gateway.sock") }
+func (h Home) Lock() string      { return filepath.Join(string(h), "gateway.lock") }
+func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock") }
+func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
+func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
+
+// FindHome returns $BAILEY_HOME, or ~/.bailey. It creates nothing.
+func FindHome() (Home, error) {
+	if dir := os.Getenv("BAILEY_HOME"); dir != "" {
+		abs, err := filepath.Abs(dir)
+		return Home(abs), err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set BAILEY_HOME", Err: err}
+	}
+	return Home(filepath.Join(user, ".bailey")), nil
+}
+
+// Create makes the directory when it is missing. Whether it is ours alone is checked where a socket is
+// made in it (package peer).
+func (h Home) Create() error {
+	err := os.Mkdir(string(h), 0o700)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.MkdirAll(string(h), 0o700)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be made", h),
+			Hint: "set BAILEY_HOME to a directory you may write", Err: err}
+	}
+	return nil
+}
+
+// Own makes this process the home's one gateway, until unlock or the process's end.
+func (h Home) Own() (unlock func(), err error) {
+	if unlock, err = lockFile(h.Lock(), false); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another gateway serves %s", h),
+			Hint: "there is one gateway per home; calls find it by themselves", Err: err}
+	}
+	return unlock, nil
+}

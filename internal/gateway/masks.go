@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+)
+
+// secrets below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
+var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc"}
+
+// sockets of agents and daemons that would lend their powers to whoever connects.
+var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/systemd"}
+
+// Homes returns the user's home directories: the account's and $HOME, canonical. Both count, because
+// whoever starts the gateway chooses $HOME.
+func Homes() []string {
+	var homes []string
+	if u, err := user.Current(); err == nil {
+		homes = append(homes, canonical(u.HomeDir))
+	}
+	if dir, err := os.UserHomeDir(); err == nil {
+		homes = append(homes, canonical(dir))
+	}
+	slices.Sort(homes)
+	return slices.Compact(homes)
+}
+
+// Masks returns the paths that stay hidden in every cage, canonical, whether they exist or not.
+func Masks(h Home, homes []string) []string {
+	masks := []string{canonical(string(h))}
+	for _, dir := range homes {
+		for _, s := range secrets {
+			masks = append(masks, canonical(filepath.Join(dir, s)))
+		}
+	}
+	for _, s := range sockets {
+		masks = append(masks, canonical(s))
+	}
+	for _, name := range []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
+		if path := os.Getenv(name); filepath.IsAbs(path) {
+			masks = append(masks, canonical(path))
+		}
+	}
+	slices.Sort(masks)
+	return slices.Compact(masks)
+}
+
+// canonical resolves links as far as the path exists.
+func canonical(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	dir, base := filepath.Split(path)
+	if dir == path || base == "" {
+		return path
+	}
+	return filepath.Join(canonical(dir), base)
+}

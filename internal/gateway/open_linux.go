@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openPath opens path as a bare descriptor (O_PATH, open(2)). Links are followed, the magic ones of
+// /proc are not (openat2(2)).
+func openPath(path string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// pathOf asks the kernel where a descriptor lies.
+func pathOf(f *os.File) (string, error) {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil || len(path) == 0 || path[0] != '/' {
+		return "", fmt.Errorf("%s: its place is not known: %q %v", f.Name(), path, err)
+	}
+	return path, nil
+}
+
+// mountRoot reports whether f is where something is mounted; when the kernel cannot tell, it is.
+func mountRoot(f *os.File) bool {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
+		return true
+	}
+	return st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// lockFile takes an exclusive flock(2) on path; it ends with unlock or with the process.
+func lockFile(path string, wait bool) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}

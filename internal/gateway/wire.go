@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"errors"
+
+	"bailey"
+)
+
+// Protocol is the version of what client and gateway say to each other; another one is refused.
+const Protocol = 1
+
+// Frame kinds. A client sends one query; the gateway answers output frames, then one result or error.
+// After a query for "mcp" and an empty result frame the connection carries MCP, unframed.
+const (
+	frameQuery  byte = 'q'
+	frameStdout byte = 'o'
+	frameStderr byte = 'e'
+	frameResult byte = 'r'
+	frameError  byte = 'x'
+)
+
+// Query is what a client asks for.
+type Query struct {
+	Protocol int            `json:"protocol"`
+	Verb     string         `json:"verb"` // call, mcp, or one of the gateway's looks
+	Dir      string         `json:"dir"`  // the client's working directory
+	Call     *CallQuery     `json:"call,omitempty"`
+	Args     map[string]any `json:"args,omitempty"` // of a look
+}
+
+// CallQuery is a call as a client words it.
+type CallQuery struct {
+	Capability bailey.CapabilityID `json:"capability"`
+	Input      map[string]any      `json:"input,omitempty"`
+	Text       bool                `json:"text,omitempty"`
+	DryRun     bool                `json:"dryRun,omitempty"`
+	Wait       bool                `json:"wait,omitempty"`
+	Stream     bool                `json:"stream,omitempty"` // send output as it comes
+}
+
+// Reply is a call's result as every door's JSON shows it.
+type Reply struct {
+	OK               bool              `json:"ok"`
+	ReceiptID        bailey.ReceiptID  `json:"receiptId"`
+	Outcome          bailey.Status     `json:"outcome"`
+	Decision         string            `json:"decision"`
+	Rules            []bailey.Rule     `json:"rules,omitempty"`
+	Result           Output            `json:"result"`
+	ApprovalRequired bool              `json:"approvalRequired"`
+	ApprovalID       bailey.ApprovalID `json:"approvalId,omitempty"`
+	Error            bailey.Kind       `json:"error,omitempty"`
+	Reason           string            `json:"reason,omitempty"`
+	Hint             string            `json:"hint,omitempty"`
+	DryRun           bool              `json:"dryRun,omitempty"`
+	Executed         bool              `json:"executed"`
+	Argv             []string          `json:"argv,omitempty"`
+	Cage             *bailey.Cage      `json:"cage"`
+}
+
+// Output is what the tool left: text with what is not UTF-8 replaced.
+type Output struct {
+	Stdout    string `json:"stdout"`
+	Stderr    string `json:"stderr"`
+	ExitCode  int    `json:"exitCode"`
+	Truncated bool   `json:"truncated"`
+}
+
+// NewReply puts a result into its JSON shape.
+func NewReply(r bailey.Result) Reply {
+	p := Reply{
+		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
+		Decision: r.Decision.Effect.String(), Rules: r.Decision.Rules,
+		Result:           Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated},
+		ApprovalRequired: r.Status == bailey.Pending, ApprovalID: r.Approval,
+		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Cage: r.Cage,
+		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
+	}
+	if r.Err != nil {
+		p.Error, p.Reason, p.Hint = bailey.KindOf(r.Err), r.Err.Error(), bailey.HintOf(r.Err)
+	}
+	return p
+}
+
+// failure is an error as it crosses the socket.
+type failure struct {
+	Kind    bailey.Kind `json:"kind"`
+	Message string      `json:"message"`
+	Hint    string      `json:"hint,omitempty"`
+}
+
+func newFailure(err error) failure {
+	return failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
+}
+
+func (f failure) err() error {
+	return &bailey.Error{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
+}
+
+// ErrUnreachable is what a client learns when no gateway answers, or the one that did is gone.
+var ErrUnreachable = errors.New("the gateway is not reachable")

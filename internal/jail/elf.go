@@ -1,0 +1,85 @@
+//go:build linux
+
+package jail
+
+import (
+	"debug/elf"
+	"errors"
+	"io"
+	"strings"
+)
+
+// An object is what the dynamic loader reads of an ELF file.
+type object struct {
+	class   elf.Class
+	machine elf.Machine
+	interp  string   // PT_INTERP, "" for a static program
+	needed  []string // DT_NEEDED
+	rpath   []string // DT_RPATH, void where runpath is
+	runpath []string // DT_RUNPATH
+}
+
+// readObject reads an ELF file without running anything, as ldd would not.
+func readObject(r io.ReaderAt) (object, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return object{}, err
+	}
+	o := object{class: f.Class, machine: f.Machine}
+	dynamic := false
+	for _, p := range f.Progs {
+		switch p.Type {
+		case elf.PT_INTERP:
+			text, err := io.ReadAll(io.LimitReader(p.Open(), 4096))
+			if err != nil {
+				return object{}, err
+			}
+			o.interp, _, _ = strings.Cut(string(text), "\x00")
+		case elf.PT_DYNAMIC:
+			dynamic = true
+		}
+	}
+	if !dynamic {
+		return o, nil
+	}
+	if f.SectionByType(elf.SHT_DYNAMIC) == nil {
+		return object{}, errors.New("it has no section table to read its libraries from")
+	}
+	for tag, list := range map[elf.DynTag]*[]string{elf.DT_NEEDED: &o.needed, elf.DT_RPATH: &o.rpath, elf.DT_RUNPATH: &o.runpath} {
+		if *list, err = f.DynString(tag); err != nil {
+			return object{}, err
+		}
+	}
+	o.rpath, o.runpath = splitPath(o.rpath), splitPath(o.runpath)
+	if len(o.runpath) > 0 {
+		o.rpath = nil // ld.so(8): DT_RUNPATH voids DT_RPATH
+	}
+	return o, nil
+}
+
+func splitPath(lists []string) []string {
+	var dirs []string
+	for _, l := range lists {
+		dirs = append(dirs, strings.Split(l, ":")...)
+	}
+	return dirs
+}
+
+// expand replaces the loader's tokens: $ORIGIN by the object's directory, $LIB by each directory that
+// distributions use for it. A directory that is not absolute afterwards is left out: the loader would
+// look for it in the working directory, which is the caller's.
+func expand(dirs []string, origin string) []string {
+	var out []string
+	for _, d := range dirs {
+		d = strings.NewReplacer("${ORIGIN}", origin, "$ORIGIN", origin, "${LIB}", "$LIB").Replace(d)
+		for _, lib := range []string{"lib/" + multiarch(), "lib64", "lib"} {
+			if e := strings.ReplaceAll(d, "$LIB", lib); strings.HasPrefix(e, "/") {
+				out = append(out, e)
+			}
+			if !strings.Contains(d, "$LIB") {
+				break
+			}
+		}
+	}
+	return out
+}

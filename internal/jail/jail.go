@@ -1,0 +1,37 @@
+// Package jail runs a checked call in a fresh cage: Linux namespaces, a root made of declared binds
+// alone, no capabilities, no network, bounded resources. Nothing of a call survives it.
+//
+// A cage is planned, then applied. [Jail.Plan] turns a [bailey.Job] into an ordered list of steps,
+// pure data that prints one step a line and has a digest; everything that can be known, opened or
+// refused happens there. Start re-executes this program as PID 1 of new namespaces (package inside),
+// hands it the steps, and returns when that PID 1, and with it everything it contained, is gone. A
+// step that does not succeed is an error that names the layer and the cure; there is no lesser cage
+// to fall back to.
+//
+// Who the tool is: inside uid and gid 1000; outside an id without rights. An ordinary user's cage
+// has that user's own uid (the kernel lets nobody map another one without help) and keeps the user's
+// supplementary groups, which the kernel does not let it drop. A gateway started as root maps
+// [DefaultHostUID], an id no daemon has, drops all groups, and idmaps the places it binds.
+//
+// Order matters where two layers meet, and the plan keeps it: proc before the old root goes, binds
+// before the root turns read-only, the bounding set before the capabilities that may shrink it,
+// no_new_privs last of these. What forbids mounting (Landlock) or the calls themselves (seccomp)
+// belongs between no_new_privs and the start of the tool; a cgroup belongs to the clone.
+package jail
+
+// Config is what every cage of a Jail has in common. Its zero value is safe.
+type Config struct {
+	// HostUID is the user and group id that cages have outside when the gateway is root.
+	// Zero is [DefaultHostUID]. It must be mapped where the gateway runs, and belong to nobody.
+	HostUID int
+	// Mask lists absolute paths no cage may show: a place at or beneath one is refused, one beneath a
+	// place is covered by something empty.
+	Mask []string
+	// OwnTools accepts programs and libraries that the gateway's own user could have written. Their
+	// digest still is taken, but whoever shares that user can change them while they run.
+	OwnTools bool
+}
+
+// DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191,
+// systemd's UIDS-GIDS.md) and below 2^31, which some tools still take for a sign.
+const DefaultHostUID = 1979000000

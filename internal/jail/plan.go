@@ -1,0 +1,143 @@
+//go:build linux
+
+package jail
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bailey/internal/jail/inside"
+)
+
+// A step is what PID 1 does and the layer that rests on it; scaffolding has no layer.
+type step struct {
+	inside.Step
+	layer string
+}
+
+// plan is all that will be done to a cage, in order. It is pure data: Start applies it as it stands.
+type plan struct {
+	steps []step
+	lent  []string // names that join the environment at the start; their values never enter the plan
+}
+
+// planVersion heads the canonical text. It changes when the meaning of a line does.
+const planVersion = "bailey cage plan 1"
+
+// cloneLayers are what the clone itself sets up, before the first step.
+var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session"}
+
+const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
+	p.steps = append(p.steps, step{inside.Step{Op: op, N: n, S: s}, layer})
+}
+
+// layers names what the plan applies, once each, in the order in which it holds.
+func (p *plan) layers() []string {
+	names := append([]string(nil), cloneLayers...)
+	seen := map[string]bool{"": true}
+	for _, s := range p.steps {
+		if !seen[s.layer] {
+			seen[s.layer] = true
+			names = append(names, s.layer)
+		}
+	}
+	return names
+}
+
+// String is the canonical text: the version, the namespaces, then one step a line. Device and inode
+// of what is bound are part of it, for they are what was checked; descriptor numbers are not, nor is
+// any lent value. Words are quoted, so no two plans share a text.
+func (p *plan) String() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, planVersion)
+	fmt.Fprintln(&b, "clone", strings.Join(cloneLayers, " "))
+	for _, s := range p.steps {
+		b.WriteString(s.text())
+		b.WriteByte('\n')
+	}
+	for _, name := range p.lent {
+		fmt.Fprintf(&b, "lend %q\n", name)
+	}
+	return b.String()
+}
+
+// digest is the SHA-256 of the canonical text, in hex.
+func (p *plan) digest() string {
+	sum := sha256.Sum256([]byte(p.String()))
+	return hex.EncodeToString(sum[:])
+}
+
+// verbs name the operations in the canonical text.
+var verbs = map[uint8]string{
+	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs",
+	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
+	inside.Bind: "bind", inside.Donated: "donated", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
+	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
+	inside.NoNewPrivs: "no_new_privs", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
+	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done",
+}
+
+// text is one line: the verb, the words quoted, the numbers.
+func (s step) text() string {
+	var b strings.Builder
+	b.WriteString(verbs[s.Op])
+	for _, w := range s.S {
+		fmt.Fprintf(&b, " %q", w)
+	}
+	switch s.Op {
+	case inside.Bind:
+		fmt.Fprintf(&b, " %s %s", identity(s.N), attributes(s.N[2]))
+	case inside.Donated: // the descriptor comes first in N, so that the rest reads as it does for a bind
+		fmt.Fprintf(&b, " %s %s idmap %d %d", identity(s.N[1:]), attributes(s.N[3]), s.N[4], s.N[5])
+	case inside.Seal:
+		fmt.Fprintf(&b, " %s", attributes(s.N[0]))
+	case inside.Dir, inside.File, inside.Umask:
+		fmt.Fprintf(&b, " %04o", s.N[0])
+	case inside.Rlimit:
+		fmt.Fprintf(&b, " %s %d %d", rlimitNames[int(s.N[0])], s.N[1], s.N[2])
+	case inside.Tmpfs, inside.Proc:
+		fmt.Fprintf(&b, " %s", attributes(s.N[0])) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
+	default:
+		for _, n := range s.N {
+			fmt.Fprintf(&b, " %d", n)
+		}
+	}
+	return b.String()
+}
+
+// identity is device and inode as stat(1) shows them, "any" where none is compared.
+func identity(n []uint64) string {
+	if n[1] == 0 {
+		return "any"
+	}
+	return fmt.Sprintf("%d:%d:%d", unix.Major(n[0]), unix.Minor(n[0]), n[1])
+}
+
+// Mount attributes as binds use them.
+const (
+	readOnly = unix.MOUNT_ATTR_RDONLY
+	inert    = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+)
+
+func attributes(bits uint64) string {
+	words := []string{"rw"}
+	if bits&unix.MOUNT_ATTR_RDONLY != 0 {
+		words[0] = "ro"
+	}
+	for _, a := range []struct {
+		bit  uint64
+		word string
+	}{{unix.MOUNT_ATTR_NOSUID, "nosuid"}, {unix.MOUNT_ATTR_NODEV, "nodev"}, {unix.MOUNT_ATTR_NOEXEC, "noexec"}} {
+		if bits&a.bit != 0 {
+			words = append(words, a.word)
+		}
+	}
+	return strings.Join(words, ",")
+}

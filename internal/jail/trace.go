@@ -1,0 +1,100 @@
+//go:build linux
+
+package jail
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// A link is a symlink of the host that the cage has too, so that a path means in both the same.
+type link struct{ path, target string }
+
+// maxLinks is how many symlinks the kernel follows in one path (path_resolution(7)).
+const maxLinks = 40
+
+// trace resolves an absolute path as the kernel would, and returns where it ends and the symlinks that
+// it passed. It refuses what does not exist.
+func trace(path string) (string, []link, error) {
+	var links []link
+	at, rest := "/", strings.Split(path, "/")
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if err != nil {
+			return "", nil, err
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", nil, err
+		}
+		if links = append(links, link{next, target}); len(links) > maxLinks {
+			return "", nil, &os.PathError{Op: "resolve", Path: path, Err: unix.ELOOP}
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+	}
+	return at, links, nil
+}
+
+// ident is what tells one state of one file from every other.
+type ident struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func identOf(st *unix.Stat_t) ident {
+	return ident{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// statIdent is the identity of what path names now, symlinks not followed.
+func statIdent(path string) (ident, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return ident{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return identOf(&st), nil
+}
+
+// guarded refuses a canonical path that somebody else than root could have written or replaced;
+// own adds the gateway's user to root. A sticky directory keeps its entries to their owners.
+func guarded(path string, own bool) error {
+	for p := path; ; p = filepath.Dir(p) {
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return &os.PathError{Op: "stat", Path: p, Err: err}
+		}
+		trusted := st.Uid == 0 || own && int(st.Uid) == os.Geteuid()
+		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0 && !own
+		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
+		if !trusted || writable && !sticky {
+			return &bailey.Error{Kind: bailey.Denied,
+				Message: path + " is not run: others than root can write " + p,
+				Hint:    "install the program as root, or take the write permission away: chmod go-w " + p}
+		}
+		if p == "/" {
+			return nil
+		}
+	}
+}

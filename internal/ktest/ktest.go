@@ -1,0 +1,102 @@
+// Package ktest is for tests that need a real kernel, or a program: it probes a feature by using it,
+// skips by the feature's name when it is missing, and fails instead where BAILEY_KERNEL demands it.
+//
+//	BAILEY_KERNEL=require:userns,netns,git go test ./...
+//
+// So a green run says what ran: every skip is printed with its name, and continuous integration
+// requires all that its machine has.
+package ktest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// probes are the kernel features by name; any other name means a program on PATH.
+var probes = map[string]func() error{
+	"root":     isRoot,
+	"userns":   usable(cloneUser),
+	"netns":    usable(cloneUser | cloneNet),
+	"landlock": landlock,
+	"seccomp":  seccomp,
+	"cgroup":   cgroup,
+}
+
+var known sync.Map // feature → error or nil, probed once per process
+
+// Require skips t unless the machine has every feature, and fails it where BAILEY_KERNEL says
+// that the missing one is required.
+func Require(t testing.TB, features ...string) {
+	t.Helper()
+	for _, f := range features {
+		err := Has(f)
+		switch {
+		case err == nil:
+		case required(f):
+			t.Fatalf("%s is required by BAILEY_KERNEL and missing: %v", f, err)
+		default:
+			t.Skipf("needs %s: %v", f, err)
+		}
+	}
+}
+
+// Has probes one feature by using it; nil means that it works.
+func Has(feature string) error {
+	if e, ok := known.Load(feature); ok {
+		err, _ := e.(error)
+		return err
+	}
+	probe, ok := probes[feature]
+	if !ok {
+		probe = func() error { _, err := exec.LookPath(feature); return err }
+	}
+	err := probe()
+	known.Store(feature, err)
+	return err
+}
+
+// Features lists the kernel features that Has knows, sorted.
+func Features() []string {
+	var names []string
+	for n := range probes {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func required(feature string) bool {
+	list, ok := strings.CutPrefix(os.Getenv("BAILEY_KERNEL"), "require:")
+	return ok && slices.Contains(strings.Split(list, ","), feature)
+}
+
+func isRoot() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("running as uid %d", os.Geteuid())
+	}
+	return nil
+}
+
+// again marks the process that RunInSubprocess starts.
+const again = "BAILEY_KTEST_SUBPROCESS"
+
+// RunInSubprocess runs the calling test once more in a process of its own and reports true in the
+// parent, which then returns: what a test does to its process (Landlock, kills, limits) stays there.
+func RunInSubprocess(t *testing.T, env ...string) (parent bool) {
+	t.Helper()
+	if os.Getenv(again) == t.Name() {
+		return false
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), append(env, again+"="+t.Name())...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in its subprocess: %v\n%s", err, out)
+	}
+	return true
+}

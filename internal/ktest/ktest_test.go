@@ -1,0 +1,35 @@
+package ktest
+
+import (
+	"os"
+	"testing"
+)
+
+func TestRequireFailsWhereDemanded(t *testing.T) {
+	t.Setenv("BAILEY_KERNEL", "require:userns,no-such-program")
+	if !required("no-such-program") || required("git") {
+		t.Fatal("BAILEY_KERNEL is misread")
+	}
+	if Has("no-such-program") == nil {
+		t.Fatal("a program that is not there was found")
+	}
+}
+
+func TestRunInSubprocess(t *testing.T) {
+	if RunInSubprocess(t, "KTEST_PROBE=1") {
+		if os.Getenv("KTEST_PROBE") != "" {
+			t.Fatal("the subprocess's environment reached its parent")
+		}
+		return
+	}
+	if os.Getenv("KTEST_PROBE") != "1" {
+		t.Fatal("the environment did not arrive")
+	}
+}
+
+// TestFeatures prints what this machine has, so that a log says what the other tests could use.
+func TestFeatures(t *testing.T) {
+	for _, f := range Features() {
+		t.Logf("%s: %v", f, Has(f))
+	}
+}

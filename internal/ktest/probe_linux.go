@@ -1,0 +1,56 @@
+package ktest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	cloneUser = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+	cloneNet  = syscall.CLONE_NEWNET
+)
+
+// usable starts a program in the namespaces; Ubuntu's AppArmor rule allows the clone and refuses
+// the first mount, so the program's start alone proves less than a jail's own Probe.
+func usable(flags uintptr) func() error {
+	return func() error {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  flags,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getegid(), Size: 1}},
+		}
+		return cmd.Run()
+	}
+}
+
+func landlock() error {
+	const createVersion = 1 // LANDLOCK_CREATE_RULESET_VERSION, landlock(7)
+	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, createVersion); e != 0 {
+		return e
+	}
+	return nil
+}
+
+func seccomp() error {
+	// PR_GET_SECCOMP answers 0 where filters may be installed, EINVAL without kernel support.
+	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	return nil
+}
+
+// cgroup wants a hierarchy of either version in which this process may make a group.
+func cgroup() error {
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"} {
+		probe := dir + "/bailey-ktest"
+		if err := os.Mkdir(probe, 0o755); err == nil {
+			return os.Remove(probe)
+		}
+	}
+	return errors.New("no cgroup hierarchy in which a group can be made")
+}

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// request is an entry on its way to the disk.
+type request struct {
+	kind string
+	data []byte
+	err  error         // owned by the writer until done is closed
+	done chan struct{} // closed when the entry is durable or refused
+}
+
+// Open records an intent. When it returns without error the intent is on the disk and so is the space
+// for its outcome. The caller calls seal exactly once, and tells nobody the result before seal returned: an
+// error of seal means that the outcome is not durable. Sealing again is an error and writes nothing.
+//
+// ctx counts until the writer has heard of the intent; then the disk alone decides.
+func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outcome) error, err error) {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the intent has no JSON form", Err: err}
+	}
+	if err := l.pair(func(p *audit.Pairs) error { return p.Intent(in.Receipt, 0) }); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the intent cannot be recorded",
+			Hint: "every call needs a receipt id of its own", Err: err}
+	}
+	if err := l.submit(ctx, audit.KindIntent, data); err != nil {
+		l.pair(func(p *audit.Pairs) error { return p.Outcome(in.Receipt) }) // nobody will seal it
+		return nil, err
+	}
+	var sealed atomic.Bool
+	return func(o bailey.Outcome) error {
+		if sealed.Swap(true) {
+			return &bailey.Error{Kind: bailey.Conflict, Message: "receipt " + string(in.Receipt) + " is sealed already"}
+		}
+		o.Receipt = in.Receipt
+		return l.seal(o)
+	}, nil
+}
+
+func (l *Log) seal(o bailey.Outcome) error {
+	if o.EndedAt.IsZero() {
+		o.EndedAt = l.now().UTC()
+	}
+	data, err := fit(o)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Internal, Message: "the outcome has no JSON form", Err: err}
+	}
+	if err := l.submit(context.Background(), audit.KindOutcome, data); err != nil {
+		return err
+	}
+	return l.pair(func(p *audit.Pairs) error { return p.Outcome(o.Receipt) })
+}
+
+// Note records any other event. data becomes a JSON object, nil an empty one; what does not is refused.
+// When Note returns without error the event is on the disk.
+func (l *Log) Note(ctx context.Context, kind string, data any) error {
+	switch kind {
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome:
+		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
+	}
+	raw := []byte("{}")
+	if data != nil {
+		var err error
+		if raw, err = json.Marshal(data); err != nil {
+			return &bailey.Error{Kind: bailey.Internal, Message: "the note " + kind + " has no JSON form", Err: err}
+		}
+	}
+	return l.submit(ctx, kind, raw)
+}
+
+func (l *Log) pair(f func(*audit.Pairs) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f(&l.pairs)
+}
+
+// submit hands an entry to the writer and waits until it is durable or refused.
+func (l *Log) submit(ctx context.Context, kind string, data []byte) error {
+	r := &request{kind: kind, data: data, done: make(chan struct{})}
+	select {
+	case l.queue <- r:
+	case <-l.stop:
+		return errClosed()
+	case <-ctx.Done():
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger did not take the " + kind + " in time", Err: ctx.Err()}
+	}
+	<-r.done
+	return r.err
+}
+
+func errClosed() error {
+	return unavailable("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
+}
+
+// run is the writer's goroutine. It ends when Close was called and nobody it has heard of waits.
+func (l *Log) run() {
+	defer close(l.gone)
+	for {
+		select {
+		case r := <-l.queue:
+			l.commit(l.collect(r))
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+// The most that one group takes.
+const (
+	groupEntries = 1024
+	groupBytes   = 4 << 20
+)
+
+// collect adds to first all that wait for the writer at this moment.
+func (l *Log) collect(first *request) []*request {
+	group, size := []*request{first}, len(first.data)
+	for len(group) < groupEntries && size < groupBytes {
+		select {
+		case r := <-l.queue:
+			group, size = append(group, r), size+len(r.data)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit makes a group durable or refuses it, and answers.
+func (l *Log) commit(group []*request) {
+	l.writer.commit(group)
+	l.durable.Store(l.writer.size)
+	for _, r := range group {
+		close(r.done)
+	}
+}

@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"encoding/json"
+	"strings"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// room is what an outcome's data may take: an entry less its number, time and kind.
+const room = audit.MaxEntry - 128
+
+// cuts make an outcome smaller, in this order, until it fits. What names the call and what became of it
+// (receipt, status, decision, executed, exit code, sizes, approval, times) is never dropped.
+var cuts = []func(*bailey.Outcome){
+	func(o *bailey.Outcome) { o.Argv = nil },
+	func(o *bailey.Outcome) { o.Rules = bare(o.Rules) },
+	func(o *bailey.Outcome) { o.Paths = nil },
+	func(o *bailey.Outcome) { o.EnvNames = nil },
+	func(o *bailey.Outcome) { o.Reason = clip(o.Reason, 1024) },
+	func(o *bailey.Outcome) { o.Cwd = clip(o.Cwd, 1024) },
+	func(o *bailey.Outcome) { o.Leases = clips(o.Leases) },
+	func(o *bailey.Outcome) { o.Rules = o.Rules[:min(len(o.Rules), 16)] },
+	func(o *bailey.Outcome) { o.Cage = plain(o.Cage) },
+	func(o *bailey.Outcome) {
+		o.Status, o.Decision = bailey.Status(clip(string(o.Status), 64)), clip(o.Decision, 64)
+		o.ManifestDigest, o.PolicyDigest = clip(o.ManifestDigest, 128), clip(o.PolicyDigest, 128)
+		o.Approval = bailey.ApprovalID(clip(string(o.Approval), 64))
+	},
+}
+
+// fit encodes an outcome, cut down until it is no longer than an entry's data may be. An outcome that was cut
+// says so at the end of its reason.
+func fit(o bailey.Outcome) ([]byte, error) {
+	data, err := json.Marshal(o)
+	if err != nil || len(data) <= room {
+		return data, err
+	}
+	for _, cut := range cuts {
+		cut(&o)
+		said := o
+		said.Reason = strings.TrimSpace(o.Reason + " [receipt cut to fit the ledger]")
+		if data, err = json.Marshal(said); err != nil || len(data) <= room {
+			return data, err
+		}
+	}
+	return data, nil
+}
+
+// bare returns the rules with their names alone.
+func bare(rules []bailey.Rule) []bailey.Rule {
+	out := make([]bailey.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = bailey.Rule{ID: bailey.RuleID(clip(string(r.ID), 64)), Source: clip(r.Source, 128)}
+	}
+	return out
+}
+
+func clips(list []string) []string {
+	out := make([]string, min(len(list), 16))
+	for i := range out {
+		out[i] = clip(list[i], 64)
+	}
+	return out
+}
+
+func plain(c *bailey.Cage) *bailey.Cage {
+	if c == nil {
+		return nil
+	}
+	return &bailey.Cage{Kind: clip(c.Kind, 64), Enforced: c.Enforced, Layers: clips(c.Layers),
+		PlanDigest: clip(c.PlanDigest, 128), Binary: clip(c.Binary, 1024), BinaryDigest: clip(c.BinaryDigest, 128)}
+}
+
+// clip shortens s to at most n bytes, between runes. In JSON a byte takes six at worst, and what all clips
+// together leave fits [room] even then.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
+}

@@ -1,0 +1,146 @@
+// Package ledger is the durable log on disk: the one writer of the format that package audit defines.
+//
+// What returns without error is on the disk (pwrite(2), fdatasync(2)) and, for a new file, so is its
+// name (fsync(2) of the directory). One goroutine writes. It takes all that wait, writes them at once, syncs once
+// and answers them: a group.
+//
+// # Space
+//
+// For every open intent [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2) with
+// FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is. So a full disk refuses new
+// calls and never loses what became of one that ran. File systems without fallocate are refused.
+//
+// # Failure
+//
+// A write that fails is cut off again and refused, its whole group with it; nothing half written stays.
+// After a sync that failed nobody knows what the disk holds (Linux marks the pages clean; fsync(2), NOTES):
+// the log then refuses everything until it is opened anew.
+//
+// # Recovery
+//
+// Opening verifies the whole chain. A torn tail is kept aside in torn-ENTRY-OFFSET, cut, and recorded in a
+// "repair" entry; damage anywhere else is a refusal that names the entry. Receipts still open get an outcome
+// [bailey.Interrupted]. Each step can be cut off by a crash and is then done again.
+package ledger
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// Config is what a Log is opened with. Dir has to be set; every other zero field is safe.
+type Config struct {
+	Dir  string               // the ledger's directory, made 0700 when it is missing
+	Host string               // this machine's name for a new ledger; "" is what the kernel says
+	Log  *slog.Logger         // for operators; nil is silent
+	Now  func() time.Time     // nil is time.Now
+	Wrap func(disk Disk) Disk // for fault tests: stands between the log and its segment; nil is nothing
+}
+
+// Log is an open ledger. Its methods may be called from many goroutines.
+type Log struct {
+	log  *slog.Logger
+	now  func() time.Time
+	host string
+	dir  *directory
+
+	queue chan *request // without buffer: who was heard is answered
+	stop  chan struct{} // closed by Close
+	gone  chan struct{} // closed by the writer when it has ended
+	close sync.Once
+
+	mu    sync.Mutex
+	pairs audit.Pairs // guarded by mu
+
+	durable atomic.Int64 // bytes of the last segment that are on the disk; set by the writer alone
+	writer  writer       // owned by the writer's goroutine once New has returned
+}
+
+// New opens the ledger in c.Dir, or begins one, and holds it against every other writer until Close.
+// Its errors name cause and cure.
+func New(c Config) (*Log, error) {
+	l := &Log{
+		log: c.Log, now: c.Now, host: c.Host,
+		queue: make(chan *request), stop: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if err := makeDir(c.Dir); err != nil {
+		return nil, unavailable("give the ledger a directory that can be made: BAILEY_HOME on a disk you can write", err, "the ledger has no directory")
+	}
+	dir, err := openDir(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l.dir = dir
+	if err := l.start(c); err != nil {
+		l.writer.release()
+		dir.Close()
+		return nil, err
+	}
+	go l.run()
+	return l, nil
+}
+
+func (l *Log) start(c Config) error {
+	if err := l.dir.lock(); err != nil {
+		return err
+	}
+	names, err := l.dir.segments()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if names, err = l.begin(); err != nil {
+			return err
+		}
+	}
+	return l.recover(names, c.Wrap)
+}
+
+// Close answers what was heard, ends the writer and lets the ledger go. Receipts that are still open stay
+// so, and get an interrupted outcome when the ledger is opened again.
+func (l *Log) Close() error {
+	var err error
+	l.close.Do(func() {
+		close(l.stop)
+		<-l.gone
+		err = l.writer.release()
+		if cerr := l.dir.Close(); err == nil {
+			err = cerr
+		}
+	})
+	return err
+}
+
+func unavailable(hint string, err error, format string, args ...any) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
+}
+
+// hostname returns name, or the kernel's, in the letters that genesis takes.
+func hostname(name string) string {
+	if name == "" {
+		name, _ = os.Hostname() // a host without a name is "unnamed"
+	}
+	b := []byte(name)
+	for i, c := range b {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
+			b[i] = '_'
+		}
+	}
+	if len(b) == 0 {
+		return "unnamed"
+	}
+	return string(b[:min(len(b), 253)])
+}

@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"bailey/audit"
+
+	"golang.org/x/sys/unix"
+)
+
+// Verify verifies the ledger as far as it was durable when it was called.
+func (l *Log) Verify() (audit.Report, error) {
+	files, err := l.dir.files()
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer closeAll(files)
+	return audit.Verify(l.upToDurable(files)...)
+}
+
+// Verify verifies the ledger in dir without opening it for writing, whether or not somebody else has. A
+// missing ledger is a report that is not in order; a directory or file that is refused, an error.
+func Verify(dir string) (audit.Report, error) {
+	d, err := openDir(dir)
+	if errors.Is(err, unix.ENOENT) {
+		return audit.Verify()
+	}
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer d.Close()
+	// While a group is being written its last line is there in part. That is no torn tail: look again.
+	for patience := 100; ; patience-- {
+		busy := d.busy()
+		report, err := d.verify()
+		if err != nil || report.OK || report.FirstBad.Reason != audit.Torn || !busy || patience == 0 {
+			return report, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (d *directory) verify() (audit.Report, error) {
+	names, err := d.segments()
+	if err != nil || len(names) == 0 {
+		report, _ := audit.Verify()
+		return report, err
+	}
+	files, err := d.files()
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer closeAll(files)
+	readers := make([]io.Reader, len(files))
+	for i, f := range files {
+		readers[i] = bounded(f)
+	}
+	return audit.Verify(readers...)
+}
+
+// bounded reads f up to the length it has now.
+func bounded(f *os.File) io.Reader {
+	st, err := f.Stat()
+	if err != nil {
+		return f
+	}
+	return io.LimitReader(f, st.Size())
+}

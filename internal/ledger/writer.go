@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// ahead is how much more than needed is reserved at once, in bytes, while the disk has it: a call then
+// seldom waits for fallocate.
+const ahead = 1 << 20
+
+// writer appends to the last segment. One goroutine uses it.
+//
+// Invariant between groups: the segment's length is size, all of it durable; and bytes up to reserved,
+// at least open × [audit.MaxLine] behind size, are allocated. Only a write that failed and a reservation that
+// then could not be renewed break the second half, and then no intent is taken until it is renewed.
+type writer struct {
+	file     *os.File
+	disk     Disk
+	log      *slog.Logger
+	now      func() time.Time
+	head     audit.Head
+	size     int64
+	reserved int64
+	open     int       // durable intents without durable outcome
+	last     time.Time // of the last entry
+	dead     error     // why nothing can be written any more
+}
+
+// group is what a number of requests become on the disk.
+type group struct {
+	lines []byte
+	head  audit.Head // after them
+	open  int        // after them
+	last  time.Time  // after them
+}
+
+// commit makes the requests durable in one write and one sync. What became of each is in its err.
+func (w *writer) commit(requests []*request) {
+	if w.dead != nil {
+		refuse(requests, w.dead)
+		return
+	}
+	g := w.encode(requests)
+	if err := w.reserve(g); err != nil {
+		var outcomes []*request // their space was reserved with their intents
+		for _, r := range requests {
+			switch {
+			case r.err != nil:
+			case r.kind == audit.KindOutcome:
+				outcomes = append(outcomes, r)
+			default:
+				r.err = err
+			}
+		}
+		requests, g = outcomes, w.encode(outcomes)
+	}
+	if len(g.lines) == 0 {
+		return
+	}
+	if err := w.write(g.lines); err != nil {
+		refuse(requests, err)
+		return
+	}
+	w.size += int64(len(g.lines))
+	w.head, w.open, w.last = g.head, g.open, g.last
+}
+
+func refuse(requests []*request, err error) {
+	for _, r := range requests {
+		if r.err == nil {
+			r.err = err
+		}
+	}
+}
+
+// encode chains the requests. One that no ledger can hold is refused alone.
+func (w *writer) encode(requests []*request) group {
+	g := group{head: w.head, open: w.open, last: w.last}
+	for _, r := range requests {
+		e := audit.Entry{Seq: g.head.Seq + 1, Time: w.now(), Kind: r.kind, Data: r.data}
+		line, hash, err := audit.Append(g.head.Hash, e)
+		if err != nil {
+			r.err = &bailey.Error{Kind: bailey.Invalid, Message: "the " + r.kind + " cannot be recorded",
+				Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
+			continue
+		}
+		if e.Time.Round(0).Before(g.last) {
+			w.log.Warn("the clock went back", "entry", e.Seq, "now", e.Time, "before", g.last)
+		}
+		g.lines = append(g.lines, line...)
+		g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
+		switch r.kind {
+		case audit.KindIntent:
+			g.open++
+		case audit.KindOutcome:
+			g.open--
+		}
+	}
+	return g
+}
+
+// reserve makes sure that the group fits and that behind it every open intent has its slot.
+func (w *writer) reserve(g group) error {
+	need := w.size + int64(len(g.lines)) + int64(g.open)*audit.MaxLine
+	from := max(w.reserved, w.size)
+	if need <= from {
+		return nil
+	}
+	err := w.disk.Reserve(from, need-from+ahead)
+	if err == nil {
+		w.reserved = need + ahead
+		return nil
+	}
+	if err = w.disk.Reserve(from, need-from); err == nil {
+		w.reserved = need
+		return nil
+	}
+	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
+}
+
+// write puts lines behind what is durable and syncs. After an error nothing of them is left, or w is dead.
+func (w *writer) write(lines []byte) error {
+	n, err := w.disk.WriteAt(lines, w.size)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		w.rollback()
+		return unavailable(cure(err), err, "the ledger could not be written")
+	}
+	if err := w.disk.Sync(); err != nil {
+		cut := w.disk.Truncate(w.size) // so that what is refused now is not found at the next start
+		w.die(errors.Join(err, cut))
+		return w.dead
+	}
+	return nil
+}
+
+// rollback takes away what a failed write left, and reserves again what the truncation gave back.
+func (w *writer) rollback() {
+	if err := w.disk.Truncate(w.size); err != nil {
+		w.die(err)
+		return
+	}
+	if err := w.disk.Sync(); err != nil {
+		w.die(err)
+		return
+	}
+	w.reserved = w.size
+	if err := w.reserve(group{open: w.open}); err != nil {
+		w.log.Error("outcomes of open calls may find no space", "open", w.open, "err", err)
+	}
+}
+
+// die ends all writing: what the disk holds is not known.
+func (w *writer) die(err error) {
+	const hint = "look at the disk and the kernel's log, then restart the gateway: it verifies the ledger and repairs its tail"
+	w.dead = unavailable(hint, err, "the ledger stopped: what its disk holds is not known")
+	w.log.Error("the ledger stopped", "entry", w.head.Seq, "bytes", w.size, "err", err)
+}
+
+// release gives back reserved space that nobody needs and closes the segment.
+func (w *writer) release() error {
+	if w.file == nil {
+		return nil
+	}
+	if w.dead == nil && w.open == 0 && w.reserved > w.size {
+		if err := w.disk.Truncate(w.size); err != nil {
+			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
+		}
+	}
+	return w.file.Close()
+}

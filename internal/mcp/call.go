@@ -1,0 +1,142 @@
+package mcp
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// door is what receipts say about calls that came this way.
+const door = "mcp"
+
+// call hands a tools/call to the gate, whatever it names.
+func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
+	input, err := arguments(req.Params.Arguments)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
+	r := s.Gate.Do(ctx, bailey.Call{
+		Capability: s.capability(ctx, req.Params.Name),
+		Input:      input,
+		Principal:  s.Principal,
+		Session:    s.Session,
+		Door:       door,
+		Dir:        s.Dir,
+		Client:     client(req.ClientInfo()),
+	})
+	out := render(r)
+	if v, _ := req.Params.GetMeta()[sdk.MetaKeyProtocolVersion].(string); v >= "2026-07-28" {
+		out.Type = "complete"
+	}
+	return out, nil
+}
+
+// capability resolves a tool's name: first as it was listed, so that a name means what its caller saw.
+func (s *session) capability(ctx context.Context, name string) bailey.CapabilityID {
+	s.mu.Lock()
+	id, ok := s.names[name]
+	s.mu.Unlock()
+	if ok {
+		return id
+	}
+	listed, _ := s.visible(ctx)
+	if id, ok := listed[name]; ok {
+		return id
+	}
+	return guess(name, listed)
+}
+
+// visible asks the gate for what the principal may see.
+func (s *session) visible(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
+	tools, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
+	for _, t := range s.Gate.Tools(ctx, s.Principal) {
+		tools[t.ID] = t
+		ids = append(ids, t.ID)
+	}
+	return names(ids), tools
+}
+
+// list answers tools/list in the order of names, so that a page begins where the last one ended even if
+// tools came or went in between. The cursor is the last name seen.
+func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Result, error) {
+	after := ""
+	if req.Params != nil && req.Params.Cursor != "" {
+		b, err := base64.RawURLEncoding.DecodeString(req.Params.Cursor)
+		if err != nil || len(b) == 0 {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of ours"}
+		}
+		after = string(b)
+	}
+	listed, tools := s.visible(ctx)
+	s.mu.Lock()
+	s.names = listed
+	s.mu.Unlock()
+	res := &sdk.ListToolsResult{Tools: []*sdk.Tool{}, Cacheable: sdk.Cacheable{CacheScope: "private"}}
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		if name <= after {
+			continue
+		}
+		t, err := describe(name, tools[listed[name]])
+		if err != nil {
+			s.Log.Warn("a tool is not listed", "capability", listed[name], "err", err)
+			continue
+		}
+		if len(res.Tools) == s.page {
+			last := res.Tools[s.page-1].Name
+			res.NextCursor = base64.RawURLEncoding.EncodeToString([]byte(last))
+			break
+		}
+		res.Tools = append(res.Tools, t)
+	}
+	return res, nil
+}
+
+// describe writes a tool down as the protocol has it. One schema that is none would make agents refuse
+// the whole list.
+func describe(name string, t Tool) (*sdk.Tool, error) {
+	schema := t.InputSchema
+	if len(schema) == 0 {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(schema, &top); err != nil || string(top["type"]) != `"object"` {
+		return nil, fmt.Errorf("the input schema of %s is not one of type object", t.ID)
+	}
+	return &sdk.Tool{
+		Name: name, Title: string(t.ID), Description: t.Description, InputSchema: schema,
+		Annotations: &sdk.ToolAnnotations{
+			ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive,
+			IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld,
+		},
+	}, nil
+}
+
+// client is what a client says of itself: context, never identity.
+func client(info *sdk.Implementation) string {
+	switch {
+	case info == nil:
+		return ""
+	case info.Version == "":
+		return printable(info.Name, 128)
+	}
+	return printable(info.Name, 96) + "/" + printable(info.Version, 31)
+}
+
+func notOffered(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not offered here", method)}
+}
+
+// caught turns a panic into an answer: one session's bad luck must not end every other session.
+func (s *session) caught(method string, p any) error {
+	s.Log.Error("a request broke", "method", method, "panic", p, "stack", string(debug.Stack()))
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the gate broke on this request; its log says how"}
+}

@@ -1,0 +1,182 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// maxDepth bounds how deep arrays and objects nest in a message.
+const maxDepth = 64
+
+// errSyntax stands for bytes that are no JSON at all.
+var errSyntax = errors.New("the line is not one JSON value in UTF-8")
+
+// strict refuses JSON that two readers could read differently, or that costs more than it says: bytes
+// that are not UTF-8, an object that names a key twice (RFC 8259, section 4, leaves its meaning open),
+// and nesting beyond maxDepth.
+func strict(data []byte) error {
+	if !utf8.Valid(data) || !json.Valid(data) {
+		return errSyntax
+	}
+	type level struct {
+		keys map[string]bool // nil in an array
+		name bool            // the next string is a key
+	}
+	var stack []level
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return errSyntax
+		}
+		top := len(stack) - 1
+		if key, ok := tok.(string); ok && top >= 0 && stack[top].name {
+			if stack[top].keys[key] {
+				return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(printable(key, 64)))
+			}
+			stack[top].keys[key], stack[top].name = true, false
+			continue
+		}
+		switch tok {
+		case json.Delim('{'):
+			stack = append(stack, level{keys: map[string]bool{}, name: true})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		case json.Delim('}'), json.Delim(']'):
+			if stack = stack[:top]; top > 0 {
+				stack[top-1].name = stack[top-1].keys != nil
+			}
+		default:
+			if top >= 0 {
+				stack[top].name = stack[top].keys != nil
+			}
+		}
+		if len(stack) > maxDepth {
+			return fmt.Errorf("the message nests deeper than %d", maxDepth)
+		}
+	}
+}
+
+// arguments decodes the arguments of a tools/call; none at all is an empty object.
+func arguments(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return map[string]any{}, nil
+	}
+	if err := strict(raw); err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var input map[string]any
+	if err := dec.Decode(&input); err != nil || input == nil {
+		return nil, errors.New("the arguments are not an object")
+	}
+	return input, nil
+}
+
+// maxID bounds a request's id in bytes of JSON.
+const maxID = 256
+
+// maxSafe is the largest integer that every JSON reader keeps exact (RFC 8259, section 6).
+const maxSafe = 1<<53 - 1
+
+// parseID reads a request's id: MCP allows strings and integers, and not null.
+func parseID(raw []byte) (id jsonrpc.ID, ok bool) {
+	if len(raw) == 0 || len(raw) > maxID || !utf8.Valid(raw) {
+		return id, false
+	}
+	if raw[0] == '"' {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return id, false
+		}
+		id, _ = jsonrpc.MakeID(s)
+		return id, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n > maxSafe || n < -maxSafe || !json.Valid(raw) {
+		return id, false
+	}
+	id, _ = jsonrpc.MakeID(float64(n))
+	return id, true
+}
+
+// finder finds the member "id" of the outermost object in text that comes in pieces and may be neither
+// whole nor valid: so that the refusal of a message that was never kept still reaches its sender.
+type finder struct {
+	depth           int
+	quoted, escaped bool
+	value           bool   // after the colon
+	key             string // of the member at hand
+	text            []byte // of the key or value at hand, cut
+	id              []byte
+	found           int
+}
+
+func (f *finder) Write(p []byte) (int, error) {
+	for _, b := range p {
+		f.step(b)
+	}
+	return len(p), nil
+}
+
+func (f *finder) step(b byte) {
+	switch {
+	case f.quoted:
+		f.keep(b)
+		f.quoted = f.escaped || b != '"'
+		f.escaped = !f.escaped && b == '\\'
+	case b == '"':
+		f.quoted = true
+		f.keep(b)
+	case b == '{', b == '[':
+		f.keep(b)
+		f.depth++
+	case b == '}', b == ']':
+		if f.depth == 1 {
+			f.end()
+		}
+		f.depth--
+		f.keep(b)
+	case f.depth == 1 && b == ':' && !f.value:
+		f.key, f.text, f.value = string(f.text), nil, true
+	case f.depth == 1 && b == ',':
+		f.end()
+	case b != ' ' && b != '\t' && b != '\r' && b != '\n':
+		f.keep(b)
+	}
+}
+
+func (f *finder) keep(b byte) {
+	if f.depth == 1 && len(f.text) <= maxID {
+		f.text = append(f.text, b)
+	}
+}
+
+// end closes the member at hand.
+func (f *finder) end() {
+	if f.value && f.key == `"id"` {
+		f.found++
+		f.id = f.text
+	}
+	f.key, f.text, f.value = "", nil, false
+}
+
+// ID returns the id's JSON, or nil when there is none, more than one, or it is not an id.
+func (f *finder) ID() json.RawMessage {
+	if _, ok := parseID(f.id); f.found != 1 || !ok {
+		return nil
+	}
+	return f.id
+}

@@ -1,0 +1,149 @@
+// Package mcp is the door through which agents speak the Model Context Protocol: JSON-RPC on one
+// connection becomes [bailey.Call], and a [bailey.Result] becomes an answer that an agent can act on.
+//
+// # What passes
+//
+// A message is one line of JSON, at most 1 MiB, nested at most 64 deep, valid UTF-8, and no object in it
+// names a key twice. Anything else is answered with a JSON-RPC error and goes no further; the connection
+// stays. At most 256 calls, and 8 MiB of their messages, are open at once.
+//
+// Offered are initialize, server/discover, ping, tools/list, tools/call and subscriptions/listen (which
+// has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28. Every well-formed tools/call
+// goes to the gate, whatever tool it names, so that it leaves a receipt.
+//
+// # Names
+//
+// Agents' tool names allow [A-Za-z0-9_-] only, so "git.status" is listed as "git_status": every other
+// character becomes "_". Where two capabilities would share a name, or one is over 48 bytes, the name is
+// cut and ends in "-" and ten hex digits of the capability's SHA-256; no two tools share a name.
+//
+// # Answers
+//
+//	ok          content: stdout, then "stderr:" and stderr
+//	ran, failed isError; one text with exit code, stdout and stderr
+//	not run     isError; one text with what happened, why, what to do and the receipt's id;
+//	            structuredContent says the same
+//
+// Agents show their model either structuredContent or content, and of an error often the first text
+// alone. So structuredContent stands only where it says everything, and an error is one text. What a
+// program wants to know of any answer stands in _meta under [ResultKey].
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// Tool is a capability as an agent may see it.
+type Tool struct {
+	ID          bailey.CapabilityID
+	Description string
+	InputSchema json.RawMessage // a JSON Schema of type object; empty accepts any object
+
+	ReadOnly, Destructive, Idempotent, OpenWorld bool
+}
+
+// Gate is the one way from this door to a capability.
+type Gate interface {
+	// Do decides and runs one call. It returns when nothing of the call is left, soon after ctx ends.
+	Do(ctx context.Context, call bailey.Call) bailey.Result
+	// Tools lists what p may see, in a stable order.
+	Tools(ctx context.Context, p bailey.Principal) []Tool
+}
+
+// Config says who is at the other end of a connection and where its calls go.
+type Config struct {
+	Gate      Gate
+	Principal bailey.Principal // from the door's credential, never from the client
+	Session   bailey.Session
+	Dir       string // the client's working directory, absolute
+	Version   string // Bailey's own
+	Log       *slog.Logger
+}
+
+// instructions reach every model that is connected, so they are short.
+const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
+	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
+	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
+	`A call that needs approval returns an approval id, and only a person can grant it.`
+
+// Serve speaks MCP on rw until the peer ends the connection or ctx does, and returns when every call it
+// carried has ended. It closes rw, whose Close has to end a blocked Read and Write, as a socket's does.
+//
+// When the peer has sent its last byte, open calls get two seconds to be answered, so that a
+// conversation can be piped in whole; then they are cancelled.
+func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
+	if cfg.Gate == nil {
+		rw.Close()
+		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate"}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := newConn(rw)
+	s := &session{Config: cfg, conn: c, page: 1000}
+	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
+		Instructions: instructions,
+		Logger:       cfg.Log,
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+	})
+	server.AddReceivingMiddleware(s.receive)
+	peer, err := server.Connect(ctx, c, nil)
+	if err != nil {
+		c.Close()
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if err := peer.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// session is one connection's state above the wire.
+type session struct {
+	Config
+	conn *conn
+	page int // tools in one answer to tools/list
+
+	mu    sync.Mutex
+	names map[string]bailey.CapabilityID // as last listed; guarded by mu
+}
+
+// receive lets through what this door offers and answers the tool methods itself.
+func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				res, err = nil, s.caught(method, p)
+			}
+		}()
+		switch req := req.(type) {
+		case *sdk.CallToolRequest:
+			return s.call(ctx, req)
+		case *sdk.ListToolsRequest:
+			return s.list(ctx, req)
+		}
+		switch {
+		case method == "initialize":
+			res, err = next(ctx, method, req)
+			if r, ok := res.(*sdk.InitializeResult); ok {
+				s.conn.setRevision(r.ProtocolVersion)
+			}
+			return res, err
+		case method == "ping", method == "server/discover", method == "subscriptions/listen",
+			strings.HasPrefix(method, "notifications/"):
+			return next(ctx, method, req)
+		}
+		return nil, notOffered(method)
+	}
+}

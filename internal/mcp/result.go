@@ -1,0 +1,187 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// ResultKey is the member of an answer's _meta that holds the facts about the call, for programs.
+const ResultKey = "bailey/result"
+
+// answer is a tools/call result on the wire. The SDK's own type cannot say resultType from outside.
+type answer struct {
+	sdk.ResultBase
+	Content    []sdk.Content `json:"content"`
+	Structured *facts        `json:"structuredContent,omitempty"`
+	IsError    bool          `json:"isError,omitempty"`
+	Type       string        `json:"resultType,omitempty"` // from 2026-07-28 on
+}
+
+// facts are what is to be known of a call besides its output.
+type facts struct {
+	OK               bool              `json:"ok"`
+	Receipt          bailey.ReceiptID  `json:"receiptId,omitempty"`
+	Status           bailey.Status     `json:"status"`
+	Executed         bool              `json:"executed"`
+	ExitCode         *int              `json:"exitCode,omitempty"`
+	Truncated        bool              `json:"truncated,omitempty"`
+	Decision         string            `json:"decision,omitempty"` // absent when it never came to one
+	Reason           string            `json:"reason,omitempty"`
+	Hint             string            `json:"hint,omitempty"`
+	ApprovalRequired bool              `json:"approvalRequired,omitempty"`
+	Approval         bailey.ApprovalID `json:"approvalId,omitempty"`
+	NotDurable       bool              `json:"notDurable,omitempty"`
+}
+
+// render writes a result down for an agent.
+func render(r bailey.Result) *answer {
+	f := factsOf(r)
+	a := &answer{IsError: !f.OK}
+	a.Meta = sdk.Meta{ResultKey: f}
+	switch {
+	case f.OK:
+		a.Content = output(r)
+	case toolFailed(r):
+		a.Content = []sdk.Content{text(failure(r, f))}
+	default:
+		a.Content = []sdk.Content{text(refusal(f, r.Err))}
+		a.Structured = f
+	}
+	return a
+}
+
+// toolFailed reports whether the tool itself ran and ended badly. Only then, and when all went well,
+// does its output reach the agent.
+func toolFailed(r bailey.Result) bool {
+	return r.Status == bailey.Failed && r.Executed && !r.NotDurable &&
+		(r.Err == nil || bailey.KindOf(r.Err) == bailey.ToolFailed)
+}
+
+func factsOf(r bailey.Result) *facts {
+	f := &facts{
+		OK: r.Status == bailey.OK && r.Err == nil && !r.NotDurable, Receipt: r.Receipt, Status: r.Status,
+		Executed: r.Executed, NotDurable: r.NotDurable,
+	}
+	if f.OK || toolFailed(r) {
+		f.ExitCode, f.Truncated, f.Decision = &r.ExitCode, r.Truncated, bailey.Allow.String()
+	}
+	if f.OK {
+		return f
+	}
+	f.Reason, f.Hint = reason(r), bailey.HintOf(r.Err)
+	if f.Hint == "" {
+		f.Hint = r.Decision.Hint
+	}
+	switch r.Status {
+	case bailey.Refused:
+		f.Decision = bailey.Deny.String()
+	case bailey.Pending:
+		f.Decision, f.ApprovalRequired, f.Approval = bailey.Ask.String(), true, r.Approval
+	}
+	return f
+}
+
+// reason is the message for a person. The chain below it is for operators and may name what is no
+// business of an agent.
+func reason(r bailey.Result) string {
+	if r.NotDurable {
+		return "executed: " + yes(r.Executed) + ", receipt: not durable"
+	}
+	if e, ok := errors.AsType[*bailey.Error](r.Err); ok && e.Message != "" {
+		return e.Message
+	}
+	switch {
+	case r.Decision.Reason != "":
+		return r.Decision.Reason
+	case toolFailed(r):
+		return fmt.Sprintf("the tool ended with exit code %d", r.ExitCode)
+	case r.Err == nil:
+		return "the call ended as " + string(r.Status)
+	}
+	return string(bailey.KindOf(r.Err))
+}
+
+// refusal says what happened, why, and what to do now.
+func refusal(f *facts, err error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", headline(f, err), f.Reason)
+	if !f.NotDurable {
+		fmt.Fprintf(&b, "executed: %s\n", yes(f.Executed))
+	}
+	if f.Hint != "" {
+		fmt.Fprintf(&b, "what to do: %s\n", f.Hint)
+	}
+	if f.Approval != "" {
+		fmt.Fprintf(&b, "approval: %s, which only a person can grant\n", f.Approval)
+	}
+	if f.Receipt != "" {
+		fmt.Fprintf(&b, "receipt: %s\n", f.Receipt)
+	}
+	return strings.ToValidUTF8(b.String(), replacement)
+}
+
+func headline(f *facts, err error) string {
+	switch {
+	case f.Status == bailey.Pending:
+		return "waiting for approval"
+	case f.Status == bailey.Refused:
+		return "refused"
+	case f.Status == bailey.Killed, f.Status == bailey.Interrupted:
+		return "stopped"
+	case f.NotDurable, f.Executed:
+		return "failed"
+	case errors.Is(err, bailey.Invalid):
+		return "wrong arguments"
+	}
+	return "not run"
+}
+
+// failure says how the tool ended and what it wrote, in one text.
+func failure(r bailey.Result, f *facts) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "failed: %s\nexit code: %d\n", f.Reason, r.ExitCode)
+	if f.Hint != "" {
+		fmt.Fprintf(&b, "what to do: %s\n", f.Hint)
+	}
+	fmt.Fprintf(&b, "receipt: %s\n", f.Receipt)
+	for _, block := range output(r) {
+		b.WriteString("\n" + block.(*sdk.TextContent).Text)
+	}
+	return strings.ToValidUTF8(b.String(), replacement)
+}
+
+// output is what the tool wrote. No block is empty: some model interfaces refuse an empty text.
+func output(r bailey.Result) (blocks []sdk.Content) {
+	if len(r.Stdout) > 0 {
+		blocks = append(blocks, text(string(r.Stdout)))
+	}
+	if len(r.Stderr) > 0 {
+		blocks = append(blocks, text("stderr:\n"+string(r.Stderr)))
+	}
+	if len(blocks) == 0 {
+		blocks = append(blocks, text("(no output)"))
+	}
+	if r.Truncated {
+		blocks = append(blocks, text(fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)))
+	}
+	return blocks
+}
+
+// replacement stands for bytes that are not UTF-8, which JSON cannot carry.
+const replacement = "\uFFFD"
+
+func text(s string) *sdk.TextContent {
+	return &sdk.TextContent{Text: strings.ToValidUTF8(s, replacement)}
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

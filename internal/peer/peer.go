@@ -1,0 +1,146 @@
+// Package peer is for unix sockets whose far end is known: the kernel says which uid listens and which
+// uid dials (SO_PEERCRED, unix(7)), and what crosses is framed.
+//
+// A frame is one byte of kind, four bytes of length (big endian, at most [MaxFrame]) and the payload.
+package peer
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"bailey"
+)
+
+// MaxFrame bounds a frame's payload in bytes: a call's 10 MiB of input as JSON fits.
+const MaxFrame = 16 << 20
+
+// Conn is a framed connection to a peer of known uid. Reads come from one goroutine; writes are locked.
+type Conn struct {
+	*net.UnixConn
+	PID int // the far end's process when it connected
+	mu  sync.Mutex
+}
+
+// Listen makes a socket at path, mode 0600 in a directory of 0700 that is ours. It replaces a socket
+// that nobody listens on; a living one is a Conflict.
+func Listen(path string) (*Listener, error) {
+	if err := ownDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	addr, release, err := address(path)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if c, err := net.Dial("unix", addr); err == nil {
+		c.Close()
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: path + " has a listener already"}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: addr, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false) // by then the path may be another gateway's
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &Listener{l}, nil
+}
+
+// Listener accepts peers of our own uid.
+type Listener struct{ l *net.UnixListener }
+
+// Accept returns the next connection of our own uid; others are closed without a word.
+func (l *Listener) Accept() (*Conn, error) {
+	for {
+		c, err := l.l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, pid, err := credentials(c); err == nil && uid == os.Geteuid() {
+			return &Conn{UnixConn: c, PID: pid}, nil
+		}
+		c.Close()
+	}
+}
+
+// Close stops listening; the socket file stays.
+func (l *Listener) Close() error { return l.l.Close() }
+
+// Dial connects to the socket at path and refuses a listener of another uid.
+func Dial(path string) (*Conn, error) {
+	addr, release, err := address(path)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: addr, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	uid, pid, err := credentials(c)
+	if err == nil && uid != os.Geteuid() {
+		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is served by uid %d, not by you", path, uid),
+			Hint: "remove the socket and look who made it"}
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &Conn{UnixConn: c, PID: pid}, nil
+}
+
+// WriteFrame sends one frame, whole, also when several goroutines write.
+func (c *Conn) WriteFrame(kind byte, payload []byte) error {
+	if len(payload) > MaxFrame {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", len(payload), MaxFrame)}
+	}
+	head := make([]byte, 5, 5+len(payload))
+	head[0] = kind
+	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.UnixConn.Write(append(head, payload...))
+	return err
+}
+
+// WriteJSON sends v as one frame.
+func (c *Conn) WriteJSON(kind byte, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.WriteFrame(kind, b)
+}
+
+// ReadFrame returns the next frame; io.EOF when the far end closed between frames.
+func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return readFrame(c.UnixConn) }
+
+// readFrame allocates as the bytes come, not as the header promises.
+func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > MaxFrame {
+		return 0, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", n, MaxFrame)}
+	}
+	payload, err = io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(payload) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	return head[0], payload, err
+}

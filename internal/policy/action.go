@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"bailey"
+)
+
+// Action is what the policy has to know of one capability. The classes are spelled as in a manifest.
+type Action struct {
+	ID            bailey.CapabilityID
+	Pack          string
+	SideEffect    string
+	Risk          string
+	Reversibility string
+	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
+	BuiltIn       bool            // of a pack that ships with Bailey
+}
+
+// class is one way of grouping actions: every value is the group "<name>:<value>".
+type class struct {
+	name   string
+	values []string
+	of     func(Action) string
+}
+
+func classes() []class {
+	return []class{
+		{"sideEffect", []string{"none", "readOnly", "additive", "mutating", "destructive"}, func(a Action) string { return a.SideEffect }},
+		{"risk", []string{"low", "medium", "high", "critical"}, func(a Action) string { return a.Risk }},
+		{"reversibility", []string{"readOnly", "reversible", "externallyReversible", "irreversible"}, func(a Action) string { return a.Reversibility }},
+	}
+}
+
+// builtIn is the group of all actions that ship with Bailey.
+const builtIn = "builtin"
+
+// action is an Action as the rules see it.
+type action struct {
+	Action
+	uid    cedar.EntityUID
+	groups []string
+	entity cedar.Entity
+	input  *shape
+}
+
+func (a *action) writes() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }
+
+func (a *action) irreversible() bool { return a.Reversibility == "irreversible" }
+
+// ASCII alone, so that no two ids look alike, and never a colon, so that none is taken for a group.
+var (
+	actionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
+	packForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+)
+
+// maxName bounds an action's id and a pack's name in bytes.
+const maxName = 128
+
+func newAction(in Action) (*action, error) {
+	if !actionForm.MatchString(string(in.ID)) || len(in.ID) > maxName {
+		return nil, fmt.Errorf("%q is no action id: it wants a pack, a dot and a name, in ASCII letters, digits, '_' and '-'", in.ID)
+	}
+	if !packForm.MatchString(in.Pack) || len(in.Pack) > maxName {
+		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
+	}
+	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{"pack:" + in.Pack}}
+	for _, c := range classes() {
+		v := c.of(in)
+		if !slices.Contains(c.values, v) {
+			return nil, fmt.Errorf("%s: %s %q is none of %v", in.ID, c.name, v, c.values)
+		}
+		a.groups = append(a.groups, c.name+":"+v)
+	}
+	if in.BuiltIn {
+		a.groups = append(a.groups, builtIn)
+	}
+	var err error
+	if a.input, err = parseInput(in.InputSchema); err != nil {
+		return nil, fmt.Errorf("%s: %w", in.ID, err)
+	}
+	a.entity = cedar.Entity{UID: a.uid, Parents: parents(a.groups)}
+	return a, nil
+}
+
+func parents(groups []string) cedar.EntityUIDSet {
+	uids := make([]cedar.EntityUID, len(groups))
+	for i, g := range groups {
+		uids[i] = actionUID(g)
+	}
+	return cedar.NewEntityUIDSet(uids...)
+}
+
+func actionUID(id string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(id)) }

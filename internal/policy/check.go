@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+)
+
+// check holds one rule against the model.
+func (f *findings) check(m *model, r *rule) {
+	if words := monotone(r); len(words) > 0 {
+		for _, w := range words {
+			f.rule(r, w)
+		}
+		return // the validator below is safe only on what passed here
+	}
+	scope := m.scope(r.ast.Action)
+	uids, looks := mentioned(r.ast)
+	v := m.validator(scope, append(uids, scoped(r.ast.Action)...))
+	if len(scope) == 0 && grouped(r.ast.Action) {
+		v = validate.New(m.bare)
+	}
+	if err := v.Policy("", r.ast); err != nil {
+		seen := map[string]bool{}
+		for _, e := range flat(err) {
+			if w := e.Error(); !seen[w] {
+				seen[w] = true
+				f.rule(r, w)
+			}
+		}
+		return
+	}
+	// A rule that looks at the action may wait for actions that are not there yet.
+	if len(scope) > 0 && !looks && never(v, r.ast) {
+		f.rule(r, "its condition is false for every call: is a name misspelled?")
+	}
+}
+
+// monotone refuses every use of context.approvals but one: as a conjunct of an unless clause of an asking
+// rule, with that rule's own id. So a grant can lift the rule that asked for it and can do nothing else.
+// It also refuses `is … in`: Cedar's validator answers it with errors that double at each level.
+func monotone(r *rule) (bad []string) {
+	own := 0
+	for _, c := range r.ast.Conditions {
+		for _, n := range conjuncts(c.Body) {
+			if c.Condition == ast.ConditionUnless && r.asks && isGrant(n, string(r.ID)) {
+				own++
+				continue
+			}
+			bad = append(bad, misuse(n)...)
+		}
+	}
+	if r.asks && own == 0 && len(bad) == 0 {
+		bad = append(bad, fmt.Sprintf("asks but no grant lifts it: add unless { context.approvals.contains(%q) }", r.ID))
+	}
+	return bad
+}
+
+func misuse(n ast.IsNode) (bad []string) {
+	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
+		switch n := n.(type) {
+		case ast.NodeTypeAccess:
+			return !isContext(n.Arg) || deny(&bad, n.Value == "approvals", approvalsForm)
+		case ast.NodeTypeHas:
+			return !isContext(n.Arg) || deny(&bad, n.Value == "approvals", approvalsForm)
+		case ast.NodeTypeVariable:
+			return deny(&bad, n.Name == "context", "context stands alone: name the attribute that is meant, as in context.cage")
+		case ast.NodeTypeIsIn:
+			return deny(&bad, true, "`is … in` means nothing here: agents and targets have no parents")
+		}
+		return true
+	})
+	return bad
+}
+
+const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
+
+// deny notes words when bad is so. It returns false, for nothing below such a node is of interest.
+func deny(list *[]string, bad bool, words string) bool {
+	if bad {
+		*list = append(*list, words)
+	}
+	return false
+}
+
+func isContext(n ast.IsNode) bool {
+	v, ok := n.(ast.NodeTypeVariable)
+	return ok && v.Name == "context"
+}
+
+// isGrant matches context.approvals.contains("<id>").
+func isGrant(n ast.IsNode, id string) bool {
+	c, ok := n.(ast.NodeTypeContains)
+	if !ok {
+		return false
+	}
+	set, ok := c.Left.(ast.NodeTypeAccess)
+	v, lit := c.Right.(ast.NodeValue)
+	return ok && lit && set.Value == "approvals" && isContext(set.Arg) && v.Value == cedar.String(id)
+}
+
+// conjuncts takes a && b && c apart.
+func conjuncts(n ast.IsNode) []ast.IsNode {
+	if and, ok := n.(ast.NodeTypeAnd); ok {
+		return append(conjuncts(and.Left), conjuncts(and.Right)...)
+	}
+	return []ast.IsNode{n}
+}
+
+// scoped returns the actions and groups an action scope spells out.
+func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
+	switch s := s.(type) {
+	case ast.ScopeTypeEq:
+		return []cedar.EntityUID{s.Entity}
+	case ast.ScopeTypeIn:
+		return []cedar.EntityUID{s.Entity}
+	case ast.ScopeTypeInSet:
+		return s.Entities
+	}
+	return nil
+}
+
+// mentioned returns the actions and groups that a rule's conditions spell out, and whether they look at
+// the action at all.
+func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks bool) {
+	for _, c := range p.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeTypeVariable:
+				looks = looks || n.Name == "action"
+			case ast.NodeValue:
+				if uid, ok := n.Value.(cedar.EntityUID); ok && uid.Type == "Action" {
+					uids = append(uids, uid)
+				}
+			}
+			return true
+		})
+	}
+	return uids, looks
+}
+
+// grouped says whether a scope takes in the members of a group.
+func grouped(s ast.IsActionScopeNode) bool {
+	switch s.(type) {
+	case ast.ScopeTypeIn, ast.ScopeTypeInSet:
+		return true
+	}
+	return false
+}
+
+// never says whether a rule that validates has a condition that is false for every call it covers. The
+// validator knows but does not tell: it stops at the left of && when that is false, and only then lets an
+// ill-typed right pass.
+func never(v *validate.Validator, p *ast.Policy) bool {
+	if len(p.Conditions) == 0 {
+		return false
+	}
+	probe := ast.Long(1)
+	for i := len(p.Conditions) - 1; i >= 0; i-- {
+		c := ast.NewNode(p.Conditions[i].Body)
+		if p.Conditions[i].Condition == ast.ConditionUnless {
+			c = ast.Not(c)
+		}
+		probe = c.And(probe)
+	}
+	q := *p
+	q.Conditions = []ast.ConditionType{{Condition: ast.ConditionWhen, Body: probe.AsIsNode()}}
+	return v.Policy("", &q) == nil
+}
+
+func flat(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range j.Unwrap() {
+			out = append(out, flat(e)...)
+		}
+		return out
+	}
+	return []error{err}
+}

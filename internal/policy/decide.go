@@ -1,0 +1,178 @@
+package policy
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"bailey"
+)
+
+// cause says which way a decision was reached.
+type cause uint8
+
+const (
+	unknown   cause = iota // no such action
+	unfit                  // the request cannot be judged
+	broken                 // a rule could not be evaluated
+	unallowed              // no permit holds
+	forbidden              // a forbid holds that no grant lifts
+	unnamed                // irreversible, and no permit that holds names it
+	asked
+	allowed
+)
+
+// verdict is a decision with what led to it.
+type verdict struct {
+	bailey.Decision
+	cause cause
+	world *world // nil for unknown and unfit
+	slice *slice
+}
+
+// Decide answers one request. It is pure: the same engine and request give the same decision.
+func (e *Engine) Decide(r bailey.Request) bailey.Decision { return e.judge(r).Decision }
+
+func (e *Engine) judge(r bailey.Request) verdict {
+	s := e.slices[r.Capability]
+	if s == nil {
+		return verdict{Decision: bailey.Decision{
+			Reason: fmt.Sprintf("no action is called %q", r.Capability),
+			Hint:   "`bailey capabilities list` shows those there are",
+		}}
+	}
+	w, err := newWorld(s.act, r)
+	if err != nil {
+		return verdict{cause: unfit, slice: s, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("policy cannot judge this call of %s: %v", s.act.ID, err),
+			Hint:   fmt.Sprintf("`bailey capabilities show %s` shows what it takes", s.act.ID),
+		}}
+	}
+	v := e.ask(e.within(s), w, r.Approvals)
+	v.slice, v.world = s, w
+	return v
+}
+
+// all is a set of rules as Cedar wants it.
+type all iter.Seq2[cedar.PolicyID, *cedar.Policy]
+
+func (a all) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return iter.Seq2[cedar.PolicyID, *cedar.Policy](a)
+}
+
+// within returns the rules of a slice.
+func (e *Engine) within(s *slice) cedar.PolicyIterator {
+	return all(func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, list := range [...][]*rule{s.own, e.common} {
+			for _, r := range list {
+				if !yield(cedar.PolicyID(r.ID), r.policy) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// ask decides with the grants in hand and, when asking rules stand in the way, once more with theirs added.
+// Adding only those that stand in the way is adding all: a rule sees no grant but its own.
+func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleID) verdict {
+	first := e.pass(rules, w)
+	var asks []bailey.Rule
+	ids := slices.Clone(grants)
+	if first.cause == forbidden {
+		for _, r := range first.Rules {
+			if e.rules[r.ID].asks {
+				asks = append(asks, r)
+				ids = append(ids, r.ID)
+			}
+		}
+	}
+	if len(asks) == 0 {
+		return first
+	}
+	w.grant(ids)
+	second := e.pass(rules, w)
+	if second.cause != allowed {
+		return second
+	}
+	return verdict{cause: asked, Decision: bailey.Decision{
+		Effect: bailey.Ask, Rules: asks, Asks: asks,
+		Reason: reasons(asks), Hint: "a person has to approve: " + wanted(asks),
+	}}
+}
+
+// pass evaluates the rules once. An error in any of them denies: Cedar itself would skip the rule, and a
+// forbid that is skipped forbids nothing.
+func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
+	ok, diag := cedar.Authorize(rules, w, w.req)
+	id := w.act.ID
+	explain := fmt.Sprintf("`bailey policy explain %s` shows the rules", id)
+	if len(diag.Errors) > 0 {
+		return e.broke(diag.Errors, explain)
+	}
+	held := e.held(diag.Reasons)
+	switch {
+	case ok == cedar.Allow && w.act.irreversible() && !e.named(held, w.act):
+		return verdict{cause: unnamed, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
+			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
+		}}
+	case ok == cedar.Allow:
+		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
+	case len(held) == 0:
+		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explain}}
+	}
+	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explain}}
+}
+
+func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
+	var v verdict
+	for _, d := range errs {
+		v.Rules = append(v.Rules, e.rules[bailey.RuleID(d.PolicyID)].Rule)
+	}
+	v.cause, v.Hint = broken, hint
+	v.Reason = fmt.Sprintf("rule %s at %s cannot be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, errs[0].Message)
+	return v
+}
+
+// held returns the rules Cedar says decided, by their place in the policy.
+func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
+	var out []bailey.Rule
+	for _, r := range reasons {
+		out = append(out, e.rules[bailey.RuleID(r.PolicyID)].Rule)
+	}
+	return out
+}
+
+func (e *Engine) named(held []bailey.Rule, a *action) bool {
+	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
+}
+
+// reasons joins what the rules say, or names those that say nothing.
+func reasons(rules []bailey.Rule) string {
+	var words []string
+	for _, r := range rules {
+		w := r.Reason
+		if w == "" {
+			w = "allowed by " + string(r.ID)
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, "; ")
+}
+
+// wanted says in words who has to grant what.
+func wanted(asks []bailey.Rule) string {
+	var words []string
+	for _, r := range asks {
+		w := fmt.Sprintf("%s wants %d", r.ID, r.Count)
+		if r.Role != "" {
+			w += " with role " + r.Role
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,55 @@
+// Package policy decides calls: rules, the checked request and the manifests go in, a [bailey.Decision]
+// comes out. It is pure: it opens nothing, asks nobody and keeps nothing between decisions.
+//
+// # Rules
+//
+// Rules are Cedar. Nothing is allowed unless a permit says so, a forbid beats every permit, order means
+// nothing, and an error while any rule is evaluated denies the call. Annotations:
+//
+//	@id("main-needs-human")   mandatory, unique: lower case letters, digits, '.', '_' and '-'
+//	@reason("…")              mandatory on a forbid: what the agent and the receipt are told
+//	@approval("role=sre,count=1,ttl=10m")
+//	                          makes a forbid an asking rule; role (default anyone), count (1), ttl (10m)
+//
+// An asking rule carries `unless { context.approvals.contains("its-own-id") }`. context.approvals may
+// stand nowhere else, so one more grant can only ever lift the rule that asked for it: a call is decided
+// with the grants in hand and, if refused by asking rules alone, once more with theirs added. Allowed then
+// is an ask.
+//
+// An irreversible action runs only by a permit whose action scope names that very action.
+//
+// # Model
+//
+//	principal  Agent::"<name>"   person String, organisation String, roles Set<String>
+//	action     Action::"git.status", member of
+//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · builtin
+//	resource   Target::"local" or Target::"<kind>:<name>"   kind String, name String
+//	context    input        record, see below
+//	           paths        Set<String>, what the path inputs resolved to
+//	           dir, cage, profile, environment   String, "" when there is none
+//	           session      {id String, unattended Bool}
+//	           unattended   Bool
+//	           writes       Bool, the side-effect class is neither none nor readOnly
+//	           restores     Set<String>
+//	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
+//	           approvals    Set<String>, rules whose grants are in hand
+//
+// The groups of the classes always exist; pack groups exist for the packs that are loaded.
+//
+// # Input
+//
+// context.input is typed by the manifest's JSON Schema. Only the keyword "type" and what is listed count;
+// further keywords narrow a value and change nothing here.
+//
+//	"type": "string"                            String
+//	"type": "integer"                           Long, written as digits, within 64 bits
+//	"type": "boolean"                           Bool
+//	"type": "array", items string or integer    Set<String>, Set<Long> (order and repeats are lost)
+//	"type": "object" with properties            record, to a depth of 8
+//	anything else                               not mapped: number, null, several types, $ref, …
+//
+// A property in "required" is always there; any other wants a `has` first, or the rule does not load. A
+// value that does not fit the type of its property denies the call. Names of inputs that are not mapped, or
+// not in the schema, stand in context.input._opaque, a Set<String> of dotted names, and the built-in rule
+// opaque-input asks for them; a forbid of one's own with @id("opaque-input") takes that rule's place.
+package policy

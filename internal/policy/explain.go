@@ -1,0 +1,131 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cedar-policy/cedar-go"
+	cast "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"bailey"
+)
+
+// Explanation says how a decision came about and what would change it.
+type Explanation struct {
+	Capability bailey.CapabilityID `json:"capability"`
+	Outcome    string              `json:"outcome"` // allow, ask, deny
+	Reason     string              `json:"reason"`
+	Hint       string              `json:"hint,omitempty"`
+	Rules      []Cited             `json:"rules"`            // that decided
+	Change     []string            `json:"change,omitempty"` // one sentence for each way to another outcome
+	Considered int                 `json:"considered"`       // rules whose action scope takes this action in
+	Policy     string              `json:"policyDigest"`
+}
+
+// Cited is a rule with its text.
+type Cited struct {
+	bailey.Rule
+	Effect string `json:"effect"` // permit, forbid
+	Text   string `json:"text"`   // as written
+}
+
+// Explain decides like Decide and shows why.
+func (e *Engine) Explain(r bailey.Request) Explanation {
+	v := e.judge(r)
+	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint, Rules: []Cited{}, Policy: e.digest}
+	if v.slice != nil {
+		out.Considered = len(v.slice.own) + len(e.common)
+	}
+	for _, r := range v.Rules {
+		out.Rules = append(out.Rules, e.cite(r))
+	}
+	out.Change = e.change(v)
+	return out
+}
+
+func (e *Engine) cite(r bailey.Rule) Cited {
+	full := e.rules[r.ID]
+	c := Cited{Rule: r, Effect: "forbid", Text: full.text}
+	if full.permits() {
+		c.Effect = "permit"
+	}
+	return c
+}
+
+func (e *Engine) change(v verdict) (out []string) {
+	switch v.cause {
+	case asked:
+		for _, r := range v.Asks {
+			who := "anyone who may approve"
+			if r.Role != "" {
+				who = "role " + r.Role
+			}
+			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s, for %s", r.ID, r.Count, who, r.TTL))
+		}
+	case forbidden:
+		for _, r := range v.Rules {
+			out = append(out, fmt.Sprintf("forbidden while %s at %s holds", r.ID, r.Source))
+		}
+	case unnamed:
+		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.world.act.uid))
+	case broken:
+		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated", v.Rules[0].ID, v.Rules[0].Source))
+	case unallowed:
+		return e.missing(v)
+	}
+	return out
+}
+
+// missing says of each permit that covers the action what keeps it from holding.
+func (e *Engine) missing(v verdict) (out []string) {
+	for _, list := range [...][]*rule{v.slice.own, e.common} {
+		for _, r := range list {
+			if r.permits() {
+				out = append(out, fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.lacks(r)))
+			}
+		}
+	}
+	if out == nil {
+		out = append(out, fmt.Sprintf("a permit whose action scope takes in %s", v.world.act.uid))
+	}
+	return out
+}
+
+// lacks returns the first part of a permit that does not hold, as Cedar.
+func (w *world) lacks(r *rule) string {
+	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource, Context: w.req.Context}
+	holds := func(n ast.IsNode) bool {
+		v, err := eval.Eval(n, env)
+		return err == nil && v == cedar.True
+	}
+	scope := *r.ast
+	scope.Conditions = nil
+	if !holds(eval.PolicyToNode(&scope).AsIsNode()) {
+		return "another principal or resource"
+	}
+	for _, c := range r.ast.Conditions {
+		if c.Condition == ast.ConditionUnless {
+			if holds(c.Body) {
+				return "not (" + cedarText(c.Body) + ")"
+			}
+			continue
+		}
+		for _, n := range conjuncts(c.Body) {
+			if !holds(n) {
+				return cedarText(n)
+			}
+		}
+	}
+	return "conditions that hold"
+}
+
+// cedarText writes an expression as Cedar. The library prints only whole policies, so it goes through one.
+func cedarText(n ast.IsNode) string {
+	text := (*cast.Policy)(ast.Permit().When(ast.NewNode(n))).MarshalCedar()
+	if i := bytes.IndexByte(text, '{'); i >= 0 {
+		text = text[i+1:]
+	}
+	return string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(text), []byte("};"))))
+}

@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"bailey"
+)
+
+// findings collects everything that keeps a policy from loading.
+type findings struct{ lines []string }
+
+// maxFindings bounds how many are spelled out.
+const maxFindings = 50
+
+func (f *findings) at(file string, line int, format string, a ...any) {
+	f.lines = append(f.lines, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, a...))
+}
+
+func (f *findings) rule(r *rule, words string) {
+	name := "rule"
+	if r.ID != "" {
+		name += " " + string(r.ID)
+	}
+	f.at(r.file, r.line, "%s: %s", name, words)
+}
+
+func (f *findings) err() error {
+	n := len(f.lines)
+	if n == 0 {
+		return nil
+	}
+	shown := f.lines[:min(n, maxFindings)]
+	if n > len(shown) {
+		shown = append(slices.Clone(shown), fmt.Sprintf("and %d more", n-len(shown)))
+	}
+	return &bailey.Error{
+		Kind:    bailey.Invalid,
+		Message: "the policy does not load:\n  " + strings.Join(shown, "\n  "),
+		Hint:    "correct the lines named; until it loads, no rule of it counts",
+	}
+}
+
+// names refuses files that a position could not tell apart.
+func (f *findings) names(sources []Source) {
+	for i, s := range sources {
+		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || hidden(r) }) {
+			f.at(strconv.Quote(s.Name), 1, "a policy file wants a plain name")
+		}
+		if i > 0 && sources[i-1].Name == s.Name {
+			f.at(s.Name, 1, "there are two policy files of this name")
+		}
+	}
+}
+
+// Cedar's parser names a place as <input>:line:column.
+var place = regexp.MustCompile(`<input>:(\d+):(\d+)`)
+
+// parse reads one file into rules.
+func (f *findings) parse(s Source) []*rule {
+	ends, at, bad := survey(s.Text)
+	if bad != "" {
+		f.at(s.Name, line(s.Text, at), "%s", bad)
+		return nil
+	}
+	list, err := cedar.NewPolicyListFromBytes(s.Name, s.Text)
+	if err != nil {
+		n := 1
+		if m := place.FindStringSubmatch(err.Error()); m != nil {
+			n, _ = strconv.Atoi(m[1])
+		}
+		f.at(s.Name, n, "%s", place.ReplaceAllString(err.Error(), "column $2"))
+		return nil
+	}
+	if len(list) != len(ends) {
+		f.at(s.Name, 1, "rules and semicolons do not match: %d and %d", len(list), len(ends))
+		return nil
+	}
+	rules := make([]*rule, len(list))
+	for i, p := range list {
+		rules[i] = f.adopt(s, p, ends[i])
+	}
+	return rules
+}
+
+func (f *findings) adopt(s Source, p *cedar.Policy, end int) *rule {
+	pos := p.Position()
+	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line, text: string(s.Text[pos.Offset:end])}
+	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
+	for _, words := range r.annotate() {
+		f.rule(r, words)
+	}
+	return r
+}
+
+// unique refuses a second rule of the same id: a grant or a receipt could not say which was meant.
+func (f *findings) unique(rules []*rule) {
+	first := map[bailey.RuleID]*rule{}
+	for _, r := range rules {
+		if r.ID == "" {
+			continue
+		}
+		if o := first[r.ID]; o != nil {
+			f.rule(r, "has the same @id as the rule at "+o.Source)
+			continue
+		}
+		first[r.ID] = r
+	}
+}

@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Source is one policy file.
+type Source struct {
+	Name string // file name, for positions
+	Text []byte
+}
+
+// Config is what an Engine is made of. The zero Config loads and denies everything.
+type Config struct {
+	Sources []Source
+	Actions []Action
+}
+
+// Engine decides. It is immutable and may be used by many goroutines at once.
+type Engine struct {
+	slices map[bailey.CapabilityID]*slice
+	common []*rule // rules without an action scope: part of every slice
+	rules  map[bailey.RuleID]*rule
+	digest string
+}
+
+// slice is what can match one action. A rule whose action scope leaves the action out never holds for it,
+// so leaving the rule out changes no decision, and the cost of a call does not grow with other calls' rules.
+type slice struct {
+	act *action
+	own []*rule
+}
+
+//go:embed starter.cedar
+var starter []byte
+
+//go:embed opaque.cedar
+var opaque []byte
+
+// opaqueRule is the built-in rule that asks for inputs no rule could have judged.
+const opaqueRule bailey.RuleID = "opaque-input"
+
+// Starter returns the policy a new home begins with.
+func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
+
+// Load parses the sources, checks every rule against the schema of the actions and slices them by action.
+// A policy with any finding does not load; the error lists all of them with file, line and rule.
+func Load(c Config) (*Engine, error) {
+	m, err := newModel(c.Actions)
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	sources := sorted(c.Sources)
+	found.names(sources)
+	var rules []*rule
+	for _, s := range sources {
+		rules = append(rules, found.parse(s)...)
+	}
+	rules = withOpaque(rules, &found)
+	found.unique(rules)
+	for _, r := range rules {
+		found.check(m, r)
+	}
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	return assemble(m, rules, digest(sources)), nil
+}
+
+// withOpaque adds the built-in rule unless the policy brings one of that name.
+func withOpaque(rules []*rule, f *findings) []*rule {
+	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == opaqueRule })
+	if i < 0 {
+		return append(rules, f.parse(Source{Name: "built-in/opaque.cedar", Text: opaque})...)
+	}
+	if rules[i].permits() {
+		f.rule(rules[i], "takes the place of a built-in forbid: make it a forbid")
+	}
+	return rules
+}
+
+func assemble(m *model, rules []*rule, digest string) *Engine {
+	e := &Engine{slices: map[bailey.CapabilityID]*slice{}, rules: map[bailey.RuleID]*rule{}, digest: digest}
+	for _, a := range m.actions {
+		e.slices[a.ID] = &slice{act: a}
+	}
+	for _, r := range rules {
+		e.rules[r.ID] = r
+		if r.unscoped() {
+			e.common = append(e.common, r)
+			continue
+		}
+		for _, a := range m.scope(r.ast.Action) {
+			s := e.slices[a.ID]
+			s.own = append(s.own, r)
+		}
+	}
+	return e
+}
+
+// Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text goes in
+// behind its length (8 bytes, big endian), so no two sets of files share an encoding.
+func (e *Engine) Digest() string { return e.digest }
+
+func digest(sources []Source) string {
+	h := sha256.New()
+	put := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, s := range sources {
+		put([]byte(s.Name))
+		put(s.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func sorted(s []Source) []Source {
+	s = slices.Clone(s)
+	slices.SortStableFunc(s, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}

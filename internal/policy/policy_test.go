@@ -1,0 +1,364 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+const pushSchema = `{"type":"object","additionalProperties":false,"required":["repo"],"properties":{
+	"repo":{"type":"string"},"ref":{"type":"string"},"force":{"type":"boolean"},"depth":{"type":"integer"},
+	"tags":{"type":"array","items":{"type":"string"}},"ports":{"type":"array","items":{"type":"integer"}},
+	"score":{"type":"number"},"mixed":{"type":"array","items":{"oneOf":[{"type":"string"},{"type":"integer"}]}},
+	"maybe":{"type":["string","null"]},"_opaque":{"type":"string"},
+	"meta":{"type":"object","required":["owner"],"properties":{"owner":{"type":"string"},"weight":{"type":"number"},
+		"inner":{"type":"object","properties":{"n":{"type":"integer"}}}}}}}`
+
+func testActions() []Action {
+	repo := json.RawMessage(`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"limit":{"type":"integer"}}}`)
+	return []Action{
+		{"git.status", "git", "readOnly", "low", "readOnly", repo, true},
+		{"git.push", "git", "mutating", "high", "externallyReversible", json.RawMessage(pushSchema), true},
+		{"system.echo", "base", "none", "low", "readOnly", json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`), true},
+		{"disk.wipe", "disk", "destructive", "critical", "irreversible", nil, false},
+		{"other.look", "other", "readOnly", "low", "readOnly", nil, false},
+	}
+}
+
+func load(t testing.TB, texts ...string) *Engine {
+	t.Helper()
+	e, err := tryLoad(texts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func tryLoad(texts ...string) (*Engine, error) {
+	c := Config{Actions: testActions()}
+	for i, s := range texts {
+		c.Sources = append(c.Sources, Source{Name: string(rune('a'+i)) + ".cedar", Text: []byte(s)})
+	}
+	return Load(c)
+}
+
+func request(id bailey.CapabilityID, input map[string]any) bailey.Request {
+	return bailey.Request{
+		Capability: id, Input: input,
+		Principal: bailey.Principal{Agent: "claude", Person: "ada", Roles: []string{"dev"}, Organisation: "acme"},
+		Session:   bailey.Session{ID: "s-1"},
+		Target:    bailey.Target{Kind: "local"},
+		Dir:       "/w", Cage: "full", Profile: "default", Environ: "staging",
+		Paths: map[string]string{"repo": "/w/repo"},
+		Time:  time.Date(2026, 11, 22, 23, 5, 0, 0, time.FixedZone("X", 3*3600)),
+	}
+}
+
+func push(kv ...any) bailey.Request {
+	in := map[string]any{"repo": "."}
+	for i := 0; i < len(kv); i += 2 {
+		in[kv[i].(string)] = kv[i+1]
+	}
+	return request("git.push", in)
+}
+
+const (
+	permitAll  = `@id("all") permit (principal, action, resource);` + "\n"
+	permitPush = `@id("push") permit (principal, action == Action::"git.push", resource);` + "\n"
+	askMain    = `@id("main-needs-human") @approval("role=sre,count=2,ttl=5m") @reason("main is released")
+forbid (principal, action == Action::"git.push", resource)
+when { context.input has ref && context.input.ref == "main" }
+unless { context.approvals.contains("main-needs-human") };
+`
+)
+
+func want(t *testing.T, got bailey.Decision, effect bailey.Effect, reason string, rules ...string) {
+	t.Helper()
+	var ids []string
+	for _, r := range got.Rules {
+		ids = append(ids, string(r.ID))
+	}
+	if got.Effect != effect || !strings.Contains(got.Reason, reason) || strings.Join(ids, " ") != strings.Join(rules, " ") {
+		t.Errorf("got %v %q %v, want %v %q %v", got.Effect, got.Reason, ids, effect, reason, rules)
+	}
+	if got.Effect != bailey.Allow && got.Hint == "" {
+		t.Errorf("no hint with %v %q", got.Effect, got.Reason)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	hard := `@id("night") @reason("nobody pushes at night") forbid (principal, action == Action::"git.push", resource) when { context.time.hour == 23 };`
+	day := push("ref", "main")
+	day.Time = day.Time.Add(12 * time.Hour)
+	for _, c := range []struct {
+		name   string
+		text   string
+		req    bailey.Request
+		effect bailey.Effect
+		reason string
+		rules  string
+	}{
+		{"empty policy", "", push(), bailey.Deny, "no rule allows git.push", ""},
+		{"permit", permitPush, push(), bailey.Allow, "allowed by push", "push"},
+		{"permit of another action", permitPush, request("git.status", map[string]any{"repo": "."}), bailey.Deny, "no rule allows git.status", ""},
+		{"ask", permitPush + askMain, push("ref", "main"), bailey.Ask, "main is released", "main-needs-human"},
+		{"ask does not fire", permitPush + askMain, push("ref", "dev"), bailey.Allow, "", "push"},
+		{"ask without a permit", askMain, push("ref", "main"), bailey.Deny, "no rule allows git.push", ""},
+		{"forbid beats ask", permitPush + askMain + hard, push("ref", "main"), bailey.Deny, "nobody pushes at night", "night"},
+		{"forbid by day", permitPush + askMain + hard, day, bailey.Ask, "main is released", "main-needs-human"},
+		{"unknown action", permitAll, request("git.pull", nil), bailey.Deny, "git.pull", ""},
+		{"case variant", permitAll, request("Git.push", nil), bailey.Deny, "Git.push", ""},
+		{"homoglyph", permitAll, request("gіt.push", nil), bailey.Deny, "gіt.push", ""},
+		{"group name as action", permitAll, request("pack:git", nil), bailey.Deny, "pack:git", ""},
+		{"irreversible by permit for all", permitAll, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"irreversible by its group", `@id("g") permit (principal, action in Action::"pack:disk", resource);`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"irreversible by condition", `@id("g") permit (principal, action, resource) when { action == Action::"disk.wipe" };`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"irreversible named", `@id("g") permit (principal, action == Action::"disk.wipe", resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
+		{"irreversible listed", `@id("g") permit (principal, action in [Action::"git.push", Action::"disk.wipe"], resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
+		{"irreversible named by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action == Action::"disk.wipe", resource) when { context.writes && context.cage == "none" };`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want(t, load(t, c.text).Decide(c.req), c.effect, c.reason, strings.Fields(c.rules)...)
+		})
+	}
+}
+
+func TestApprovals(t *testing.T) {
+	second := `@id("force-asks") @approval("count=1,ttl=1m") @reason("history is rewritten")
+forbid (principal, action in Action::"pack:git", resource)
+when { context.input has force && context.input.force }
+unless { context.session.unattended == false && context.approvals.contains("force-asks") };`
+	e := load(t, permitPush+askMain, second)
+	req := push("ref", "main", "force", true)
+	d := e.Decide(req)
+	want(t, d, bailey.Ask, "main is released; history is rewritten", "main-needs-human", "force-asks")
+	a := d.Asks[0]
+	if len(d.Asks) != 2 || a.Role != "sre" || a.Count != 2 || a.TTL != 5*time.Minute || a.Source != "a.cedar:2" {
+		t.Errorf("asks %+v", d.Asks)
+	}
+	req.Approvals = []bailey.RuleID{"main-needs-human"}
+	want(t, e.Decide(req), bailey.Ask, "history", "force-asks")
+	req.Approvals = []bailey.RuleID{"main-needs-human", "force-asks"}
+	want(t, e.Decide(req), bailey.Allow, "", "push")
+	req.Approvals = []bailey.RuleID{"Main-needs-human", "push", "sre", ""}
+	want(t, e.Decide(req), bailey.Ask, "", "main-needs-human", "force-asks")
+	if len(req.Approvals) != 4 {
+		t.Error("the request was changed")
+	}
+	req.Session.Unattended = true // its grant no longer lifts force-asks
+	want(t, e.Decide(req), bailey.Deny, "history is rewritten", "force-asks")
+}
+
+// An error in any rule denies, in the first pass and in the second.
+func TestErrorDenies(t *testing.T) {
+	overflow := `context.input has depth && context.input.depth + 1 > 5`
+	big := json.Number("9223372036854775807")
+	permit := `@id("p2") permit (principal, action, resource) when { ` + `context.time.epoch * context.time.epoch * context.time.epoch > 0` + ` };`
+	forbid := `@id("f") @reason("deep") forbid (principal, action == Action::"git.push", resource) when { ` + overflow + ` };`
+	late := `@id("late") @reason("x") @approval("count=1") forbid (principal, action == Action::"git.push", resource)
+unless { context.approvals.contains("late") && ` + overflow + ` };`
+	want(t, load(t, permitPush, forbid).Decide(push("depth", json.Number("3"))), bailey.Allow, "", "push")
+	want(t, load(t, permitPush, forbid).Decide(push("depth", big)), bailey.Deny, "rule f at b.cedar:1 cannot be evaluated", "f")
+	want(t, load(t, permitPush, permit).Decide(push()), bailey.Deny, "rule p2 at b.cedar:1 cannot be evaluated", "p2")
+	want(t, load(t, permitPush, late).Decide(push("depth", big)), bailey.Deny, "rule late at b.cedar:1 cannot be evaluated", "late")
+}
+
+func TestRequestMustBeWhole(t *testing.T) {
+	e := load(t, permitAll)
+	for name, spoil := range map[string]func(*bailey.Request){
+		"names no agent":  func(r *bailey.Request) { r.Principal.Agent = "" },
+		"names no target": func(r *bailey.Request) { r.Target.Kind = "" },
+		"has no time":     func(r *bailey.Request) { r.Time = time.Time{} },
+		"not UTF-8":       func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w/\xff"} },
+	} {
+		r := push()
+		spoil(&r)
+		want(t, e.Decide(r), bailey.Deny, name)
+	}
+	var zero Engine
+	want(t, zero.Decide(push()), bailey.Deny, "git.push")
+}
+
+func TestContext(t *testing.T) {
+	for _, cond := range []string{
+		`principal == Agent::"claude" && principal.person == "ada" && principal.organisation == "acme" && principal.roles.contains("dev")`,
+		`action in Action::"pack:git" && action in Action::"sideEffect:mutating" && action in Action::"risk:high"`,
+		`action in Action::"reversibility:externallyReversible" && action in Action::"builtin"`,
+		`resource == Target::"local" && resource.kind == "local" && resource.name == ""`,
+		`context.paths.contains("/w/repo") && context.dir == "/w" && context.cage == "full"`,
+		`context.profile == "default" && context.environment == "staging" && context.writes`,
+		`context.session.id == "s-1" && !context.session.unattended && !context.unattended`,
+		`context.time.epoch == 1795377900 && context.time.hour == 23 && context.time.weekday == 0`,
+		`context.restores.isEmpty() && context.input._opaque.isEmpty()`,
+		`context.input.repo == "." && context.input has depth && context.input.depth == -7`,
+		`context.input has tags && context.input.tags.containsAll(["a", "b"]) && context.input has ports && context.input.ports.contains(80)`,
+		`context.input has meta && context.input.meta.owner == "o" && context.input.meta has inner && context.input.meta.inner has n && context.input.meta.inner.n == 1`,
+		`context.input has force && context.input.force && !(context.input has ref)`,
+	} {
+		req := push("depth", json.Number("-7"), "tags", []any{"a", "b", "a"}, "ports", []any{json.Number("80")}, "force", true,
+			"meta", map[string]any{"owner": "o", "inner": map[string]any{"n": json.Number("1")}})
+		e := load(t, `@id("p") permit (principal, action == Action::"git.push", resource) when { `+cond+` };`)
+		if d := e.Decide(req); d.Effect != bailey.Allow {
+			t.Errorf("%s: %+v", cond, d)
+		}
+	}
+	e := load(t, `@id("p") permit (principal, action, resource == Target::"host:web1") when { resource.name == "web1" };`)
+	req := push()
+	req.Target = bailey.Target{Kind: "host", Name: "web1"}
+	want(t, e.Decide(req), bailey.Allow, "", "p")
+}
+
+func TestStarter(t *testing.T) {
+	src := Starter()
+	e, err := Load(Config{Sources: []Source{src}, Actions: testActions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := request("git.status", map[string]any{"repo": "."})
+	want(t, e.Decide(status), bailey.Allow, "only looks", "look")
+	want(t, e.Decide(request("system.echo", map[string]any{"message": "hi"})), bailey.Allow, "", "look")
+	want(t, e.Decide(request("other.look", nil)), bailey.Deny, "no rule allows other.look") // not built in
+	want(t, e.Decide(push()), bailey.Deny, "no rule allows git.push")
+	want(t, e.Decide(request("disk.wipe", nil)), bailey.Deny, "")
+	for _, cage := range []string{"", "landlock", "none", "FULL"} {
+		status.Cage = cage
+		want(t, e.Decide(status), bailey.Deny, "no rule allows")
+	}
+	host := request("git.status", map[string]any{"repo": "."})
+	host.Target = bailey.Target{Kind: "host", Name: "web1"}
+	want(t, e.Decide(host), bailey.Deny, "no rule allows")
+}
+
+// The samples in the starter policy load and do what their comments say; the policy loads whatever packs
+// there are.
+func TestStarterSamples(t *testing.T) {
+	lines := strings.Split(string(Starter().Text), "\n")
+	on := false
+	for i, l := range lines {
+		bare := strings.TrimPrefix(strings.TrimPrefix(l, "//"), " ")
+		on = on || strings.HasPrefix(l, "// @id(")
+		if on {
+			lines[i] = bare
+		}
+		on = on && bare != ""
+	}
+	e := load(t, strings.Join(lines, "\n"))
+	want(t, e.Decide(push("ref", "dev")), bailey.Allow, "", "push")
+	want(t, e.Decide(push("ref", "main")), bailey.Ask, "release", "main-needs-human")
+	for n := range len(testActions()) + 1 {
+		if _, err := Load(Config{Sources: []Source{Starter()}, Actions: testActions()[:n]}); err != nil {
+			t.Errorf("with %d actions: %v", n, err)
+		}
+	}
+	if _, err := Load(Config{Sources: []Source{Starter()}, Actions: testActions()[4:]}); err != nil {
+		t.Errorf("without built-in packs: %v", err)
+	}
+}
+
+func TestDigest(t *testing.T) {
+	load := func(s ...Source) string {
+		e, err := Load(Config{Sources: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Digest()
+	}
+	a, b := Source{"a", []byte("// 1\n")}, Source{"b", []byte("// 2\n")}
+	if load(a, b) != load(b, a) {
+		t.Error("the digest depends on order")
+	}
+	seen := map[string]bool{}
+	for _, s := range [][]Source{{}, {a}, {b}, {a, b}, {{"a", b.Text}}, {{"a", []byte("// 1\n// 2\n")}}, {{"ab", []byte("// 1\n")}}} {
+		d := load(s...)
+		if len(d) != 64 || seen[d] {
+			t.Errorf("%v: digest %s is short or not unique", s, d)
+		}
+		seen[d] = true
+	}
+}
+
+func TestSchema(t *testing.T) {
+	text, err := Schema(testActions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`entity Agent`, `"git.push"`, `"pack:git"`, `ref`, `_opaque`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("no %s in\n%s", part, text)
+		}
+	}
+	if strings.Contains(string(text), "score") {
+		t.Error("a number has a type")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	e := load(t, "// a file\n"+permitPush+askMain, `@id("wants-full") permit (principal, action == Action::"git.status", resource == Target::"local") when { context.input has limit && context.cage == "vm" } unless { context.unattended };`)
+	x := e.Explain(push("ref", "main"))
+	if x.Outcome != "ask" || x.Considered != 3 || len(x.Rules) != 1 || x.Rules[0].Source != "a.cedar:3" || x.Rules[0].Effect != "forbid" {
+		t.Errorf("%+v", x)
+	}
+	if !strings.HasPrefix(x.Rules[0].Text, `@id("main-needs-human")`) || !strings.HasSuffix(x.Rules[0].Text, `"main-needs-human") };`) {
+		t.Errorf("text %q", x.Rules[0].Text)
+	}
+	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m0s" {
+		t.Errorf("change %q", x.Change)
+	}
+	for _, c := range []struct {
+		input map[string]any
+		spoil func(*bailey.Request)
+		want  string
+	}{
+		{map[string]any{"repo": "."}, nil, `wants context.input has "limit"`},
+		{map[string]any{"repo": ".", "limit": json.Number("1")}, nil, `wants context.cage == "vm"`},
+		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target.Kind = "host" }, "wants another principal or resource"},
+		{map[string]any{"repo": ".", "limit": json.Number("1")}, func(r *bailey.Request) { r.Cage, r.Session.Unattended = "vm", true }, "wants not (context.unattended)"},
+	} {
+		r := request("git.status", c.input)
+		if c.spoil != nil {
+			c.spoil(&r)
+		}
+		if x := e.Explain(r); x.Outcome != "deny" || len(x.Change) != 1 || !strings.Contains(strings.ReplaceAll(x.Change[0], `"limit"`, `"limit"`), c.want) {
+			t.Errorf("%+v, want %s", x, c.want)
+		}
+	}
+	if x := e.Explain(request("disk.wipe", nil)); len(x.Change) != 1 || !strings.Contains(x.Change[0], `Action::"disk.wipe"`) {
+		t.Errorf("%+v", x)
+	}
+	if _, err := json.Marshal(e.Explain(request("no.such", nil))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	e := load(t, permitPush+askMain)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 200 {
+				ref, effect := "main", bailey.Ask
+				if i%2 == 0 {
+					ref, effect = "dev", bailey.Allow
+				}
+				if d := e.Decide(push("ref", ref)); d.Effect != effect {
+					t.Errorf("%s: %v", ref, d.Effect)
+				}
+				e.Explain(push("ref", ref))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestErrorKind(t *testing.T) {
+	_, err := tryLoad("permit (principal, action, resource);")
+	var e *bailey.Error
+	if !errors.As(err, &e) || bailey.KindOf(err) != bailey.Invalid || e.Hint == "" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	sast "github.com/cedar-policy/cedar-go/x/exp/schema/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"bailey"
+)
+
+// model is the world that rules are checked against.
+type model struct {
+	actions []*action
+	byUID   map[cedar.EntityUID]*action
+	members map[cedar.EntityUID][]*action // group → its actions, in order
+	full    *resolved.Schema
+	bare    *resolved.Schema // as full, but class groups without members apply too
+	seen    map[string]*validate.Validator
+}
+
+func newModel(in []Action) (*model, error) {
+	m := &model{byUID: map[cedar.EntityUID]*action{}, members: map[cedar.EntityUID][]*action{}, seen: map[string]*validate.Validator{}}
+	for _, i := range in {
+		a, err := newAction(i)
+		if err == nil && m.byUID[a.uid] != nil {
+			err = fmt.Errorf("%s is there twice", i.ID)
+		}
+		if err != nil {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the schema of the policy: " + err.Error(), Hint: "correct the manifest that declares it"}
+		}
+		m.actions = append(m.actions, a)
+		m.byUID[a.uid] = a
+		for _, g := range a.groups {
+			m.members[actionUID(g)] = append(m.members[actionUID(g)], a)
+		}
+	}
+	var err error
+	if m.full, err = resolve(m.describe(false)); err == nil {
+		m.bare, err = resolve(m.describe(true))
+	}
+	return m, err
+}
+
+func resolve(s *sast.Schema) (*resolved.Schema, error) {
+	r, err := resolved.Resolve(s)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the schema of the policy", Err: err}
+	}
+	return r, nil
+}
+
+// Schema returns what rules about these actions are checked against, in Cedar's schema language.
+func Schema(actions []Action) ([]byte, error) {
+	m, err := newModel(actions)
+	if err != nil {
+		return nil, err
+	}
+	return schema.NewSchemaFromAST(m.describe(false)).MarshalCedar()
+}
+
+// describe builds the schema. With bare set, class groups without members apply to a call without input,
+// so that a rule about destructive actions can be checked before the first such action is there.
+func (m *model) describe(bare bool) *sast.Schema {
+	s := &sast.Schema{Entities: entities(), Actions: sast.Actions{}}
+	groups := []string{builtIn}
+	for _, c := range classes() {
+		for _, v := range c.values {
+			groups = append(groups, c.name+":"+v)
+		}
+	}
+	for _, g := range groups {
+		s.Actions[cedar.String(g)] = sast.Action{}
+		if bare && len(m.members[actionUID(g)]) == 0 {
+			s.Actions[cedar.String(g)] = sast.Action{AppliesTo: applies(&shape{kind: record})}
+		}
+	}
+	for _, a := range m.actions {
+		s.Actions[cedar.String("pack:"+a.Pack)] = sast.Action{}
+		act := sast.Action{AppliesTo: applies(a.input)}
+		for _, g := range a.groups {
+			act.Parents = append(act.Parents, sast.ParentRefFromID(cedar.String(g)))
+		}
+		s.Actions[cedar.String(a.ID)] = act
+	}
+	return s
+}
+
+func entities() sast.Entities {
+	str := sast.Attribute{Type: sast.String()}
+	return sast.Entities{
+		"Agent":  {Shape: sast.RecordType{"person": str, "organisation": str, "roles": {Type: sast.Set(sast.String())}}},
+		"Target": {Shape: sast.RecordType{"kind": str, "name": str}},
+	}
+}
+
+func applies(input *shape) *sast.AppliesTo {
+	str, set := sast.Attribute{Type: sast.String()}, sast.Attribute{Type: sast.Set(sast.String())}
+	num, flag := sast.Attribute{Type: sast.Long()}, sast.Attribute{Type: sast.Bool()}
+	in := input.cedar().(sast.RecordType)
+	in[opaqueName] = set
+	return &sast.AppliesTo{
+		Principals: []sast.EntityTypeRef{"Agent"},
+		Resources:  []sast.EntityTypeRef{"Target"},
+		Context: sast.RecordType{
+			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "profile": str, "environment": str,
+			"session":    {Type: sast.RecordType{"id": str, "unattended": flag}},
+			"unattended": flag, "writes": flag, "restores": set, "approvals": set,
+			"time": {Type: sast.RecordType{"epoch": num, "hour": num, "weekday": num}},
+		},
+	}
+}
+
+// scope returns the actions that an action scope covers, each once.
+func (m *model) scope(s ast.IsActionScopeNode) []*action {
+	switch s := s.(type) {
+	case ast.ScopeTypeAll:
+		return m.actions
+	case ast.ScopeTypeEq:
+		if a := m.byUID[s.Entity]; a != nil {
+			return []*action{a}
+		}
+	case ast.ScopeTypeIn:
+		return m.within([]cedar.EntityUID{s.Entity})
+	case ast.ScopeTypeInSet:
+		return m.within(s.Entities)
+	}
+	return nil
+}
+
+func (m *model) within(uids []cedar.EntityUID) (out []*action) {
+	seen := map[*action]bool{}
+	for _, uid := range uids {
+		all := m.members[uid]
+		if a := m.byUID[uid]; a != nil {
+			all = []*action{a}
+		}
+		for _, a := range all {
+			if !seen[a] {
+				seen[a] = true
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// validator returns one whose schema is cut down to the groups, the actions in scope and those mentioned
+// elsewhere in the rule: Cedar's validator goes through every action of its schema for every rule, which
+// takes minutes for thousands of both, and the actions left out cannot occur in what it checks.
+func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
+	if len(scope) == len(m.actions) {
+		return m.keep("", m.full)
+	}
+	cut := *m.full
+	cut.Actions = map[cedar.EntityUID]resolved.Action{}
+	for _, a := range scope {
+		cut.Actions[a.uid] = m.full.Actions[a.uid]
+		for _, g := range a.groups {
+			cut.Actions[actionUID(g)] = m.full.Actions[actionUID(g)]
+		}
+	}
+	for _, uid := range mentioned {
+		if _, in := cut.Actions[uid]; in {
+			continue
+		}
+		if act, ok := m.full.Actions[uid]; ok {
+			act.AppliesTo = nil
+			cut.Actions[uid] = act
+			for p := range act.Entity.Parents.All() {
+				cut.Actions[p] = m.full.Actions[p]
+			}
+		}
+	}
+	return m.keep(key(cut.Actions), &cut)
+}
+
+func (m *model) keep(key string, s *resolved.Schema) *validate.Validator {
+	v := m.seen[key]
+	if v == nil {
+		v = validate.New(s)
+		m.seen[key] = v
+	}
+	return v
+}
+
+func key(acts map[cedar.EntityUID]resolved.Action) string {
+	ids := make([]string, 0, len(acts))
+	for uid, a := range acts {
+		id := string(uid.ID)
+		if a.AppliesTo == nil {
+			id = "-" + id
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}

@@ -1,0 +1,134 @@
+package redact
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// pattern is a form to look for and the category of its secret.
+type pattern struct {
+	form
+	category string
+}
+
+// index finds the longest pattern at each place. A filter of one bit per hash of four bytes, 32 KiB so
+// that it stays in the first cache, dismisses almost every place; what passes is looked up by those bytes.
+type index struct {
+	filter []uint64
+	by4    map[uint32][]pattern // by the first four bytes
+	short  []pattern            // of fewer than four bytes
+	heads  map[string]bool      // the proper prefixes of all patterns, up to three bytes
+	size   int                  // patterns; it only grows, and so tells versions apart
+}
+
+const filterBits = 18
+
+// slot is Fibonacci hashing: the high bits of a product with 2³² / φ.
+func slot(four uint32) uint32 { return four * 0x9E3779B1 >> (32 - filterBits) }
+
+func (x *index) add(p pattern) {
+	if x.size == 0 {
+		x.filter = make([]uint64, 1<<filterBits/64)
+		x.by4 = map[uint32][]pattern{}
+		x.heads = map[string]bool{}
+	}
+	x.size++
+	for n := 1; n < 4 && n < p.len(); n++ {
+		x.heads[p.prefix(n)] = true
+	}
+	if p.len() < 4 {
+		x.short = append(x.short, p)
+		return
+	}
+	four := binary.LittleEndian.Uint32([]byte(p.prefix(4)))
+	h := slot(four)
+	x.filter[h/64] |= 1 << (h % 64)
+	if !slices.ContainsFunc(x.by4[four], func(o pattern) bool { return o.form == p.form }) {
+		x.by4[four] = append(x.by4[four], p)
+	}
+}
+
+// scan looks for patterns that begin at or after from and calls add for the longest at each place. It
+// returns the first place where more bytes could change the answer; unless final, that place was not decided.
+func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
+	if x.size == 0 {
+		return len(b)
+	}
+	for i := from; i < len(b); i++ {
+		if len(x.short) == 0 {
+			i = x.skip(b, i)
+			if i == len(b) {
+				break
+			}
+		}
+		n, category, open := x.at(b[i:])
+		if open && !final {
+			return i
+		}
+		if n > 0 {
+			add(span{i, i + n, category})
+		}
+	}
+	return len(b)
+}
+
+// skip returns the first place at or after i that the filter cannot dismiss. Fewer than four bytes
+// before the end it dismisses none.
+func (x *index) skip(b []byte, i int) int {
+	filter := (*[1 << filterBits / 64]uint64)(x.filter)
+	for ; i+4 <= len(b); i++ {
+		h := slot(binary.LittleEndian.Uint32(b[i:]))
+		if filter[h/64]&(1<<(h%64)) != 0 {
+			return i
+		}
+	}
+	return i
+}
+
+// at returns the length of the longest pattern that b begins with, zero for none, and whether more bytes
+// could make it another one.
+func (x *index) at(b []byte) (n int, category string, open bool) {
+	try := func(p pattern) {
+		m, more := p.match(b)
+		open = open || more
+		if m > n {
+			n, category = m, p.category
+		}
+	}
+	for _, p := range x.short {
+		try(p)
+	}
+	if len(b) < 4 {
+		return n, category, open || x.heads[string(b)]
+	}
+	for _, p := range x.by4[binary.LittleEndian.Uint32(b)] {
+		try(p)
+	}
+	return n, category, open
+}
+
+// match returns how many bytes of b the form takes, zero when b begins otherwise, and whether more
+// bytes could make it match, or match one more.
+func (f form) match(b []byte) (n int, open bool) {
+	k := min(len(b), len(f.lead))
+	if string(b[:k]) != f.lead[:k] {
+		return 0, false
+	}
+	rest := b[k:]
+	k = min(len(rest), len(f.core))
+	if string(rest[:k]) != f.core[:k] {
+		return 0, false
+	}
+	switch {
+	case len(b) < f.len():
+		return 0, true
+	case f.bits == 0:
+		return f.len(), false
+	case len(b) == f.len():
+		return f.len(), true
+	}
+	if v, ok := sixBits(b[f.len()]); ok && v>>(6-f.bits) == f.top {
+		return f.len() + 1, false
+	}
+	return f.len(), false
+}

@@ -1,0 +1,90 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// JSON returns a deep copy of a decoded JSON value with every string in it redacted, keys too, and how
+// many tokens that took. A number in which something is found becomes a string. Any other Go value is
+// first made JSON of; what cannot be is replaced whole by [REDACTED_VALUE_X].
+func (t *Table) JSON(v any) (any, int) {
+	switch v := v.(type) {
+	case nil, bool:
+		return v, 0
+	case string:
+		return t.Text(v)
+	case json.Number:
+		if s, n := t.Text(v.String()); n > 0 {
+			return s, n
+		}
+		return v, 0
+	case []any:
+		return t.list(v)
+	case map[string]any:
+		return t.object(v)
+	}
+	return t.other(v)
+}
+
+func (t *Table) list(v []any) (any, int) {
+	if v == nil {
+		return v, 0
+	}
+	out, count := make([]any, len(v)), 0
+	for i, e := range v {
+		r, n := t.JSON(e)
+		out[i] = r
+		count += n
+	}
+	return out, count
+}
+
+// object goes by sorted keys, so that numbers are given out in the same order each time. Two keys can
+// only become one when the table is full; the later one then gets underscores until it differs.
+func (t *Table) object(v map[string]any) (any, int) {
+	if v == nil {
+		return v, 0
+	}
+	out, count := make(map[string]any, len(v)), 0
+	for _, k := range slices.Sorted(maps.Keys(v)) {
+		key, n := t.Text(k)
+		for _, taken := out[key]; taken; _, taken = out[key] {
+			key += "_"
+		}
+		r, m := t.JSON(v[k])
+		out[key] = r
+		count += n + m
+	}
+	return out, count
+}
+
+// other takes the way over JSON's own text.
+func (t *Table) other(v any) (any, int) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return mark + "VALUE_X]", 1
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var decoded any
+	if d.Decode(&decoded) != nil {
+		return mark + "VALUE_X]", 1
+	}
+	r, n := t.JSON(decoded)
+	if n == 0 && scalar(v) {
+		return v, 0
+	}
+	return r, n
+}
+
+// scalar holds for Go's own numbers, which a copy need not change.
+func scalar(v any) bool {
+	switch v.(type) {
+	case float64, float32, int, int64, int32, uint, uint64, uint32:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,177 @@
+package pack
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
+	b := &m.Backend
+	r.fields(n, "backend", map[string]func(ast.Node){
+		"type":         choice(r.source, "type", backends, &b.Type),
+		"command":      r.command(&b.Command),
+		"args":         func(n ast.Node) { at.args = n; r.texts("args", &b.Args)(n) },
+		"cwdFromInput": r.word("cwdFromInput", inputName, &b.CwdFromInput),
+		"env":          r.env(m),
+	})
+	r.need(n, "backend", map[string]bool{"type": b.Type != "", "command": b.Command != "" || b.Type != "subprocess"})
+	if b.Type != "" && b.Type != "subprocess" {
+		r.fault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)
+	}
+}
+
+// command reads a program: a name that the runner looks up on its own PATH, or an absolute path.
+func (r *reader) command(p *string) func(ast.Node) {
+	return func(n ast.Node) {
+		var v string
+		before := len(r.faults)
+		r.text("command", &v)(n)
+		switch {
+		case len(r.faults) > before:
+		case program.MatchString(v), path.IsAbs(v) && path.Clean(v) == v && v != "/":
+			*p = v
+		default:
+			r.fault(tokenOf(n), "command wants a program's name or its absolute path, found %q", clip(v))
+		}
+	}
+}
+
+func (r *reader) sandbox(n ast.Node, m *manifest) {
+	s := &m.Sandbox
+	r.fields(n, "sandboxProfile", map[string]func(ast.Node){
+		"fs":       func(n ast.Node) { r.files(n, s) },
+		"network":  r.network,
+		"limits":   func(n ast.Node) { r.limits(n, s) },
+		"env":      r.env(m),
+		"proc":     r.flag("proc", &s.Proc),
+		"syscalls": r.cannotList("allow extra syscalls"),
+	})
+}
+
+func (r *reader) files(n ast.Node, s *sandbox) {
+	r.fields(n, "fs", map[string]func(ast.Node){
+		"ro": r.paths("ro", &s.Read),
+		"rw": r.cannotList("let a tool write: fs.rw"),
+		"exec": func(n ast.Node) {
+			r.paths("exec", &s.Exec)(n)
+			if len(s.Exec) > 0 && !r.builtin {
+				r.fault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
+			}
+		},
+	})
+}
+
+// paths reads absolute, clean paths below the root.
+func (r *reader) paths(what string, p *[]string) func(ast.Node) {
+	return func(n ast.Node) {
+		for _, item := range r.items(n, what) {
+			var v string
+			before := len(r.faults)
+			r.text(what, &v)(item)
+			if len(r.faults) > before {
+				continue
+			}
+			if !path.IsAbs(v) || path.Clean(v) != v || v == "/" {
+				r.fault(tokenOf(item), "%s wants absolute paths without .. and not /, found %q", what, clip(v))
+				continue
+			}
+			*p = append(*p, v)
+		}
+	}
+}
+
+func (r *reader) network(n ast.Node) {
+	r.fields(n, "network", map[string]func(ast.Node){
+		"egress": r.cannotList("let a tool reach the network: network.egress"),
+	})
+}
+
+// Upper bounds keep a manifest from asking for more than any host has.
+const (
+	maxMemory = 1 << 20 // MiB
+	maxTasks  = 1 << 16
+)
+
+func (r *reader) limits(n ast.Node, s *sandbox) {
+	r.fields(n, "limits", map[string]func(ast.Node){
+		"memoryMiB": r.count("memoryMiB", maxMemory, &s.Memory),
+		"tasks":     r.count("tasks", maxTasks, &s.Tasks),
+	})
+}
+
+func (r *reader) flag(what string, p *bool) func(ast.Node) {
+	return func(n ast.Node) {
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			r.wants(n, what, "true or false")
+			return
+		}
+		*p = b.Value
+	}
+}
+
+// env reads fixed variables into the manifest's one environment.
+func (r *reader) env(m *manifest) func(ast.Node) {
+	return func(n ast.Node) {
+		for _, kv := range r.pairs(n, "env") {
+			name, ok := keyText(kv.Key)
+			var v string
+			before := len(r.faults)
+			r.text("env", &v)(kv.Value)
+			_, twice := m.Env[name]
+			switch {
+			case len(r.faults) > before:
+			case !ok || !envName.MatchString(name):
+				r.fault(kv.Key.GetToken(), "env wants names like [A-Za-z_][A-Za-z0-9_]*, found %q", clip(name))
+			case twice:
+				r.fault(kv.Key.GetToken(), "env sets %s twice", name)
+			case strings.Contains(v, "{{"):
+				r.fault(tokenOf(kv.Value), "this version cannot render inputs into env: %s", name)
+			case strings.ContainsAny(v, "\n\t"):
+				r.fault(tokenOf(kv.Value), "env %s holds a tab or a newline", name)
+			default:
+				r.variable(kv.Key, name)
+				m.Env[name] = v
+			}
+		}
+	}
+}
+
+// variable refuses names that are the cage's own, and outside built-in packs those that make a
+// loader, an interpreter or a tool run or read something else.
+func (r *reader) variable(n ast.Node, name string) {
+	switch {
+	case slices.Contains(cageNames, name):
+		r.fault(tokenOf(n), "%s is set by the cage itself", name)
+	case !r.builtin && loads(name):
+		r.fault(tokenOf(n), "%s steers a loader or an interpreter; only built-in packs may set it", name)
+	}
+}
+
+var cageNames = []string{"PATH", "HOME", "USER", "TMPDIR"}
+
+// loads reports whether a variable can change which code a program runs, which configuration it
+// obeys or where it connects: ld.so(8), bash(1), git(1), python(1), perlrun(1), ruby(1), node(1).
+func loads(name string) bool {
+	name = strings.ToUpper(name)
+	for _, p := range loaderPrefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains(loaderNames, name)
+}
+
+var loaderPrefixes = []string{"LD_", "DYLD_", "GIT_", "PYTHON", "PERL", "RUBY", "NODE_", "NPM_", "BASH_", "GCONV_", "GLIBC_",
+	"MALLOC_", "JAVA_", "_JAVA_", "JDK_", "MAVEN_", "GRADLE_", "GEM_", "BUNDLE_", "CARGO_", "RUST", "CGO_", "PIP_", "LUA_", "PHP",
+	"DOTNET_", "CORECLR_", "COMPLUS_", "KUBE", "AWS_CONFIG", "AWS_SHARED_", "AWS_ENDPOINT", "CLOUDSDK_CONFIG", "CLOUDSDK_PYTHON",
+	"AZURE_CONFIG", "DOCKER_", "HELM_", "TF_CLI_", "SSL_CERT_", "OPENSSL_", "SSH_", "BAILEY_", "XDG_", "LESS", "TERMINFO"}
+
+var loaderNames = []string{"ENV", "IFS", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE", "EDITOR", "VISUAL",
+	"PAGER", "MANPAGER", "BROWSER", "CLASSPATH", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_HOST_CONF",
+	"TZDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "CURL_CA_BUNDLE",
+	"CURL_HOME", "REQUESTS_CA_BUNDLE", "GOFLAGS", "GOENV", "GOPROXY", "GOTOOLCHAIN", "GODEBUG", "GOROOT", "GOPATH", "MAKEFLAGS", "CC",
+	"CXX", "TMP", "TEMP", "TERMCAP", "NETRC", "WGETRC"}

@@ -1,0 +1,128 @@
+package pack
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Catalog holds the capabilities of all loaded packs. It is immutable and safe for concurrent use.
+type Catalog struct {
+	ids  []string // sorted
+	byID map[string]*Capability
+}
+
+// Load reads every */pack.yaml below fsys. One fault in one of them loads none.
+func Load(fsys fs.FS) (*Catalog, error) { return load(fsys, false) }
+
+// LoadBuiltin is Load for the packs that are part of this program. They alone may set variables of
+// loaders and interpreters, name helpers to execute and take ids outside their own name.
+func LoadBuiltin(fsys fs.FS) (*Catalog, error) { return load(fsys, true) }
+
+func load(fsys fs.FS, builtin bool) (*Catalog, error) {
+	files, err := fs.Glob(fsys, "*/pack.yaml")
+	if err != nil {
+		return nil, err
+	}
+	c := &Catalog{byID: map[string]*Capability{}}
+	tools, packs := map[string]bailey.CapabilityID{}, map[string]string{}
+	for _, name := range files {
+		data, err := read(fsys, name)
+		if err != nil {
+			return nil, err
+		}
+		p, err := parse(name, data, builtin)
+		if err != nil {
+			return nil, err
+		}
+		if first, ok := packs[p.Name]; ok {
+			return nil, conflict("pack %s stands in %s and in %s", p.Name, first, name)
+		}
+		packs[p.Name] = name
+		if err := c.add(p, tools); err != nil {
+			return nil, err
+		}
+	}
+	c.ids = keys(c.byID)
+	return c, nil
+}
+
+// read returns a manifest's bytes, at most one more than [parse] accepts.
+func read(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("pack %s cannot be read", path.Dir(name)), Err: err}
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("pack %s cannot be read", path.Dir(name)), Err: err}
+	}
+	return data, nil
+}
+
+// add enters a pack's capabilities. Ids must differ even where doors write the dot as an underscore.
+func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
+	for _, m := range p.Capabilities {
+		tool := strings.ReplaceAll(string(m.ID), ".", "_")
+		if other, ok := tools[tool]; ok {
+			return conflict("capability %s of pack %s and %s cannot both be tool %s", m.ID, p.Name, other, tool)
+		}
+		tools[tool] = m.ID
+		c.byID[string(m.ID)] = m
+	}
+	return nil
+}
+
+func conflict(format string, args ...any) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf(format, args...), Hint: "rename one of them"}
+}
+
+// All returns the capabilities sorted by id.
+func (c *Catalog) All() []*Capability {
+	all := make([]*Capability, len(c.ids))
+	for i, id := range c.ids {
+		all[i] = c.byID[id]
+	}
+	return all
+}
+
+// Lookup returns the capability or NotFound, whose hint names close ones.
+func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
+	if m, ok := c.byID[string(id)]; ok {
+		return m, nil
+	}
+	hint := "bailey capabilities list shows what there is"
+	if alike := c.alike(string(id)); len(alike) > 0 {
+		hint = "close matches: " + strings.Join(alike, ", ")
+	}
+	return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no capability \"%s\"", show(string(id))), Hint: hint}
+}
+
+const maxAlike = 8
+
+// alike returns, sorted, the ids that may have been meant: those of the same pack, and those few
+// edits away. When there are none, the closest ones.
+func (c *Catalog) alike(id string) []string {
+	id = clip(id)
+	pack, _, _ := strings.Cut(id, ".")
+	limit := max(2, len(id)/3)
+	var alike []string
+	for _, known := range c.ids {
+		if strings.HasPrefix(known, pack+".") || distance(id, known) <= limit {
+			alike = append(alike, known)
+		}
+	}
+	if len(alike) == 0 {
+		alike = slices.Clone(c.ids)
+	}
+	slices.SortStableFunc(alike, func(a, b string) int { return distance(id, a) - distance(id, b) })
+	alike = alike[:min(len(alike), maxAlike)]
+	slices.Sort(alike)
+	return alike
+}

@@ -1,0 +1,35 @@
+package pack
+
+import (
+	"slices"
+
+	"bailey"
+)
+
+// Job returns the checked call as a runner takes it. Places are the opened path inputs; the one that
+// cwdFromInput names is where the tool runs.
+func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
+	j := bailey.Job{
+		Capability: m.ID,
+		Command:    m.Command,
+		Args:       slices.Clone(args),
+		Places:     slices.Clone(places),
+		Read:       slices.Clone(m.spec.Sandbox.Read),
+		Exec:       slices.Clone(m.spec.Sandbox.Exec),
+		NeedsProc:  m.spec.Sandbox.Proc,
+		Limits:     bailey.Limits{MemoryBytes: m.spec.Sandbox.Memory << 20, Tasks: int(m.spec.Sandbox.Tasks)},
+		Timeout:    m.Timeout,
+	}
+	for _, name := range keys(m.spec.Env) {
+		j.Env = append(j.Env, name+"="+m.spec.Env[name])
+	}
+	for _, c := range m.spec.Credentials {
+		j.EnvNames = append(j.EnvNames, c.Env)
+	}
+	for _, p := range places {
+		if p.Input == m.spec.Backend.CwdFromInput {
+			j.Dir = p.Path
+		}
+	}
+	return j
+}

@@ -1,0 +1,164 @@
+// Package pack reads capability manifests: it parses a pack's YAML, checks a caller's arguments
+// against the capability's schema and renders the argv that a runner executes.
+//
+// Everything fails closed. A key nobody knows, a schema keyword nobody checks, a field that this
+// version cannot honour: each refuses the whole pack, with file, line and column. What a manifest
+// promises is therefore what happens.
+//
+// # Manifest
+//
+// A pack is one file, pack.yaml, in camelCase:
+//
+//	name: git
+//	version: 1.0.0
+//	description: looking at git repositories
+//	capabilities:
+//	  - name: log                       # the id is git.log; only built-in packs may write a full id
+//	    description: show the history
+//	    backend: {type: subprocess, command: git, args: [log, "--max-count={{ input.limit | default: \"20\" }}"], cwdFromInput: repo}
+//	    risk: low                       # low, medium, high, critical
+//	    sideEffectClass: readOnly       # none, readOnly, additive, mutating, destructive
+//	    reversibility: readOnly         # readOnly, reversible, externallyReversible, irreversible
+//	    isolation: jail
+//	    sandboxProfile: {fs: {ro: [/usr/share/zoneinfo]}, limits: {memoryMiB: 256, tasks: 16}}
+//	    inputSchema: {type: object, properties: {repo: {type: string, format: path}, limit: {type: integer}}, required: [repo]}
+//	    timeout: 30s
+//
+// # Templates
+//
+// One element of args renders to one element of argv; no shell ever sees it.
+//
+//	{{ input.x }}                 the value of input x; without a value the element is dropped
+//	{{ input.x | default: "20" }} the text 20 where x has no value
+//	{{ input.x | flag: "--all" }} the word --all when x is true, else the element is dropped
+//
+// Text may stand around a placeholder ("--max-count={{ input.limit }}"). An element that is nothing
+// but a placeholder expands an array of strings to one element each.
+//
+// # Schema
+//
+// inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Two of its
+// keywords are ours:
+//
+//	format: path       a path that the gate opens and checks; Render wants its canonical form
+//	format: subpath    a relative path without "..", below the working directory
+//	x-bailey:
+//	  allow: [at]      values may start with @
+//	  allow: [file]    values may be file:// or fileb:// addresses
+//	  allow: [url]     values may be http:// or https:// addresses
+//	  allow: [lines]   values may hold tabs and newlines
+//	  allow: [empty]   the empty string is a value
+package pack
+
+import (
+	"bailey"
+	"encoding/json"
+	"time"
+)
+
+// Risk is how much harm a capability can do.
+type Risk string
+
+// The risks, mildest first.
+const (
+	Low      Risk = "low"
+	Medium   Risk = "medium"
+	High     Risk = "high"
+	Critical Risk = "critical"
+)
+
+// SideEffect is what a capability does to the world.
+type SideEffect string
+
+// The side-effect classes, mildest first.
+const (
+	None        SideEffect = "none"
+	ReadOnly    SideEffect = "readOnly"
+	Additive    SideEffect = "additive"
+	Mutating    SideEffect = "mutating"
+	Destructive SideEffect = "destructive"
+)
+
+// Reversibility is whether what a capability does can be undone.
+type Reversibility string
+
+// The classes of reversibility. NothingDone is written readOnly: there is nothing to undo.
+const (
+	NothingDone          Reversibility = "readOnly"
+	Reversible           Reversibility = "reversible"
+	ExternallyReversible Reversibility = "externallyReversible"
+	Irreversible         Reversibility = "irreversible"
+)
+
+// Isolation is what holds the tool while it runs.
+type Isolation string
+
+// The isolations. This version runs Jail alone.
+const (
+	Builtin Isolation = "builtin"
+	Jail    Isolation = "jail"
+	MicroVM Isolation = "microvm"
+	Open    Isolation = "none" // needs a waiver that policy names
+)
+
+// Pack is one parsed manifest file.
+type Pack struct {
+	Name         string
+	Version      string
+	Description  string
+	Capabilities []*Capability // in the file's order
+}
+
+// Capability is one typed action. It is immutable once parsed and safe for concurrent use.
+type Capability struct {
+	ID            bailey.CapabilityID
+	Pack          string
+	Version       string // of the pack
+	Description   string
+	Docs          string
+	Risk          Risk
+	SideEffect    SideEffect
+	Reversibility Reversibility
+	Isolation     Isolation
+	Command       string        // program name or absolute path
+	Timeout       time.Duration // zero is [bailey.DefaultTimeout]
+	Builtin       bool          // from a pack that was loaded as built-in
+	Digest        string        // SHA-256 of the canonical manifest, hex
+
+	spec   manifest
+	schema *schema
+	args   []element
+}
+
+// InputSchema returns the schema of the arguments as JSON: always of type object, with
+// additionalProperties false. The caller must not change it.
+func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
+
+// Wants returns the credentials to lend, in the manifest's order.
+func (m *Capability) Wants() []bailey.Want {
+	wants := make([]bailey.Want, 0, len(m.spec.Credentials))
+	for _, c := range m.spec.Credentials {
+		wants = append(wants, bailey.Want{Name: c.Name, Env: c.Env})
+	}
+	return wants
+}
+
+// PathInput is an input that names a file or directory of the caller.
+type PathInput struct {
+	Name  string
+	Write bool // the tool may write there
+	Dir   bool // the tool runs there
+}
+
+// PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and
+// the one that cwdFromInput names.
+func (m *Capability) PathInputs() []PathInput {
+	var ins []PathInput
+	for _, name := range m.schema.names {
+		dir := name == m.spec.Backend.CwdFromInput
+		if dir || m.schema.props[name].Format == "path" {
+			ins = append(ins, PathInput{Name: name, Dir: dir})
+		}
+	}
+	return ins
+}

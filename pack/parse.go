@@ -1,0 +1,189 @@
+package pack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"bailey"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// manifest is one capability as written, aliases resolved and defaults filled in. Its JSON is what
+// Digest covers: a field added here later takes omitempty, or it changes every digest.
+type manifest struct {
+	Pack          string            `json:"pack"`
+	Version       string            `json:"version"`
+	ID            string            `json:"id"`
+	Description   string            `json:"description"`
+	Docs          string            `json:"docs,omitempty"`
+	Backend       backend           `json:"backend"`
+	Risk          Risk              `json:"risk"`
+	SideEffect    SideEffect        `json:"sideEffectClass"`
+	Reversibility Reversibility     `json:"reversibility"`
+	Isolation     Isolation         `json:"isolation"`
+	Sandbox       sandbox           `json:"sandboxProfile"`
+	InputSchema   json.RawMessage   `json:"inputSchema"`
+	Credentials   []credential      `json:"credentials,omitempty"`
+	ArgvPattern   []string          `json:"argvPattern,omitempty"`
+	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
+	Env           map[string]string `json:"env,omitempty"`     // of backend and sandboxProfile
+}
+
+type backend struct {
+	Type         string   `json:"type"`
+	Command      string   `json:"command"`
+	Args         []string `json:"args,omitempty"`
+	CwdFromInput string   `json:"cwdFromInput,omitempty"`
+}
+
+type sandbox struct {
+	Read   []string `json:"ro,omitempty"`
+	Exec   []string `json:"exec,omitempty"`
+	Memory int64    `json:"memoryMiB,omitempty"`
+	Tasks  int64    `json:"tasks,omitempty"`
+	Proc   bool     `json:"proc,omitempty"`
+}
+
+type credential struct {
+	Name string `json:"name"`
+	Env  string `json:"env"`
+}
+
+// Parse reads one pack.yaml. Name is the file's name as errors show it. Packs read this way are not
+// built-in: they may not set the variables of loaders and interpreters, name helpers to execute, or
+// take an id outside their own name.
+func Parse(name string, data []byte) (*Pack, error) { return parse(name, data, false) }
+
+func parse(name string, data []byte, builtin bool) (*Pack, error) {
+	r := &reader{source: &source{name: name}, builtin: builtin}
+	body := r.parse(data)
+	if body == nil {
+		return nil, r.err()
+	}
+	p := r.pack(body)
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// reader turns the document into a Pack.
+type reader struct {
+	*source
+	builtin bool
+}
+
+func (r *reader) pack(n ast.Node) *Pack {
+	p := &Pack{}
+	var list ast.Node
+	r.fields(n, "the pack", map[string]func(ast.Node){
+		"name":         r.word("name", packName, &p.Name),
+		"version":      r.word("version", version, &p.Version),
+		"description":  r.text("description", &p.Description),
+		"capabilities": func(n ast.Node) { list = n },
+	})
+	r.need(n, "the pack", map[string]bool{"name": p.Name != "", "version": p.Version != "", "capabilities": list != nil})
+	if len(r.faults) > 0 && p.Name == "" || list == nil {
+		return p
+	}
+	items := r.items(list, "capabilities")
+	if len(items) == 0 {
+		r.fault(tokenOf(list), "capabilities wants at least one")
+	}
+	seen := map[bailey.CapabilityID]bool{}
+	for _, item := range items {
+		c := r.capability(item, p)
+		if seen[c.ID] && c.ID != "" {
+			r.fault(tokenOf(item), "capability %s stands here twice", c.ID)
+		}
+		seen[c.ID] = true
+		p.Capabilities = append(p.Capabilities, c)
+	}
+	return p
+}
+
+// need records one fault for all keys that are missing.
+func (s *source) need(n ast.Node, what string, have map[string]bool) {
+	var missing []string
+	for _, k := range keys(have) {
+		if !have[k] {
+			missing = append(missing, k)
+		}
+	}
+	if len(missing) > 0 {
+		s.fault(tokenOf(n), "%s wants %s", what, strings.Join(missing, ", "))
+	}
+}
+
+// nodes are the parts of a capability that are read after the rest is known.
+type nodes struct{ backend, sandbox, args, input ast.Node }
+
+func (r *reader) capability(n ast.Node, p *Pack) *Capability {
+	before := len(r.faults)
+	m := manifest{Pack: p.Name, Version: p.Version, Isolation: Jail, Env: map[string]string{}}
+	at := nodes{}
+	var name string
+	r.fields(n, "a capability", r.capabilityFields(&m, &name, &at))
+	r.need(n, "a capability", map[string]bool{"name": name != "", "backend": at.backend != nil, "risk": m.Risk != "",
+		"sideEffectClass": m.SideEffect != "", "reversibility": m.Reversibility != ""})
+	m.ID = r.id(n, p.Name, name)
+	if at.backend != nil {
+		r.backend(at.backend, &m, &at)
+	}
+	if at.sandbox != nil {
+		r.sandbox(at.sandbox, &m)
+	}
+	if m.Reversibility == NothingDone && m.SideEffect != None && m.SideEffect != ReadOnly {
+		r.fault(tokenOf(n), "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
+	}
+	c := &Capability{Builtin: r.builtin}
+	c.schema = r.schema(n, at.input, &m)
+	if c.schema != nil {
+		c.args = r.templates(at.args, m.Backend.Args, c.schema)
+		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
+	}
+	if len(r.faults) == before {
+		c.fill(m)
+	}
+	c.ID = bailey.CapabilityID(m.ID)
+	return c
+}
+
+func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[string]func(ast.Node) {
+	return map[string]func(ast.Node){
+		"name":            r.word("name", capabilityName, name),
+		"description":     r.text("description", &m.Description),
+		"docs":            r.text("docs", &m.Docs),
+		"risk":            choice(r.source, "risk", risks, &m.Risk),
+		"sideEffectClass": choice(r.source, "sideEffectClass", sideEffects, &m.SideEffect),
+		"reversibility":   choice(r.source, "reversibility", reversibilities, &m.Reversibility),
+		"isolation":       r.isolation(&m.Isolation),
+		"backend":         func(n ast.Node) { at.backend = n },
+		"sandboxProfile":  func(n ast.Node) { at.sandbox = n },
+		"inputSchema":     func(n ast.Node) { at.input = n },
+		"outputSchema":    r.cannot("check the output against outputSchema"),
+		"validators":      r.cannotList("run validators"),
+		"credentials":     r.credentials(&m.Credentials),
+		"argvPattern":     r.pattern(&m.ArgvPattern),
+		"preview":         r.cannot("show a preview"),
+		"stdin":           r.stdin,
+		"timeout":         r.timeout(&m.Timeout),
+	}
+}
+
+// fill completes c from a manifest without faults.
+func (c *Capability) fill(m manifest) {
+	// Marshal cannot meet a value it does not know here: strings, integers and checked JSON.
+	canonical, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(canonical)
+	c.Pack, c.Version, c.Description, c.Docs = m.Pack, m.Version, m.Description, m.Docs
+	c.Risk, c.SideEffect, c.Reversibility, c.Isolation = m.Risk, m.SideEffect, m.Reversibility, m.Isolation
+	c.Command, c.Timeout, c.Digest, c.spec = m.Backend.Command, m.Timeout, hex.EncodeToString(sum[:]), m
+}

@@ -1,0 +1,155 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"bailey"
+)
+
+// Render returns the argv of a checked input, without the program's name. Paths holds the canonical
+// path of each path input that has a value; it stands in the value's place. An element whose
+// placeholder has no value is dropped. A value that would be taken for an option is Invalid.
+func (m *Capability) Render(input map[string]any, paths map[string]string) (args []string, err error) {
+	w := &writer{m: m, input: input, paths: paths}
+	for _, e := range m.args {
+		if err := w.element(e); err != nil {
+			return nil, err
+		}
+	}
+	if w.total > maxTotal {
+		return nil, m.invalid("the arguments have %d bytes together, more than %d", w.total, maxTotal)
+	}
+	return w.args, nil
+}
+
+func (m *Capability) invalid(format string, args ...any) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
+		Hint: fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID)}
+}
+
+// writer renders one argv.
+type writer struct {
+	m        *Capability
+	input    map[string]any
+	paths    map[string]string
+	args     []string
+	operands bool // a literal -- was rendered: what follows cannot be an option
+	total    int
+}
+
+func (w *writer) element(e element) error {
+	if len(e.parts) == 1 && e.parts[0].input == "" || len(e.parts) == 0 {
+		w.operands = w.operands || e.text == "--"
+		return w.add(e.text, "")
+	}
+	if e.alone() {
+		return w.alone(e.parts[0])
+	}
+	var b strings.Builder
+	lead := "" // the input whose value begins the argument
+	for i, p := range e.parts {
+		if p.input == "" {
+			b.WriteString(p.text)
+			continue
+		}
+		if b.Len() == 0 && (i == 0 || lead != "") {
+			lead = p.input
+		}
+		v, ok, err := w.value(p)
+		if err != nil || !ok {
+			return err
+		}
+		b.WriteString(v)
+	}
+	return w.add(b.String(), lead)
+}
+
+// alone renders an element that is one placeholder: nothing, one argument, or one for each item.
+func (w *writer) alone(p part) error {
+	if p.flag != "" {
+		if on, _ := w.input[p.input].(bool); on {
+			return w.add(p.flag, "")
+		}
+		return nil
+	}
+	if items, ok := w.input[p.input].([]any); ok {
+		for i, item := range items {
+			v, err := w.scalar(fmt.Sprintf("%s/%d", p.input, i), item)
+			if err == nil {
+				err = w.add(v, p.input)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	v, ok, err := w.value(p)
+	if err != nil || !ok {
+		return err
+	}
+	if _, given := w.input[p.input]; !given {
+		return w.add(v, "") // the author's own words
+	}
+	return w.add(v, p.input)
+}
+
+// value returns what p renders to; ok is false where it has no value.
+func (w *writer) value(p part) (v string, ok bool, err error) {
+	raw, given := w.input[p.input]
+	if !given || raw == nil {
+		if p.def == nil {
+			return "", false, nil
+		}
+		return *p.def, true, nil
+	}
+	if w.m.isPath(p.input) {
+		path, ok := w.paths[p.input]
+		if !ok || path == "" {
+			return "", false, &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("input /%s: its path was never opened", p.input)}
+		}
+		return path, true, nil
+	}
+	v, err = w.scalar(p.input, raw)
+	return v, true, err
+}
+
+func (m *Capability) isPath(name string) bool {
+	in := m.schema.props[name]
+	return name == m.spec.Backend.CwdFromInput || in != nil && in.Format == "path"
+}
+
+func (w *writer) scalar(name string, v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return fmt.Sprint(v), nil
+	case json.Number:
+		n, err := exact(v)
+		if err != nil {
+			return "", w.m.invalid("input /%s: %s is not a number within range", show(name), brief(v))
+		}
+		return n.String(), nil
+	}
+	return "", w.m.invalid("input /%s: %s cannot be an argument", show(name), brief(v))
+}
+
+// add appends one argument. Lead names the input whose value begins it, "" when that is literal.
+func (w *writer) add(arg, lead string) error {
+	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") {
+		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(arg), w.m.Command)
+	}
+	if len(arg) > maxArg {
+		return w.m.invalid("an argument has %d bytes, more than %d", len(arg), maxArg)
+	}
+	// The check refused these in values already; nothing that skipped it may reach a command line.
+	if what := strange(arg, true); what != "" {
+		return w.m.invalid("an argument holds %s", what)
+	}
+	w.total += len(arg)
+	w.args = append(w.args, arg)
+	return nil
+}

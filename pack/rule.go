@@ -1,0 +1,110 @@
+package pack
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// rule is one schema as this package understands it. The fields are the keywords that a complaint
+// can name; the rest (combinators, counts of properties) is judged by the library alone.
+type rule struct {
+	Ref         string           `json:"$ref"`
+	Defs        map[string]*rule `json:"$defs"`
+	Description string           `json:"description"`
+	Type        types            `json:"type"`
+	Enum        []any            `json:"enum"`
+	Const       any              `json:"const"`
+	Minimum     json.Number      `json:"minimum"`
+	Maximum     json.Number      `json:"maximum"`
+	Above       json.Number      `json:"exclusiveMinimum"`
+	Below       json.Number      `json:"exclusiveMaximum"`
+	MinLength   *int             `json:"minLength"`
+	MaxLength   *int             `json:"maxLength"`
+	Pattern     string           `json:"pattern"`
+	Format      string           `json:"format"`
+	Items       *rule            `json:"items"`
+	MinItems    *int             `json:"minItems"`
+	MaxItems    *int             `json:"maxItems"`
+	Required    []string         `json:"required"`
+	Properties  map[string]*rule `json:"properties"`
+	Closed      *rule            `json:"additionalProperties"`
+	AllOf       []*rule          `json:"allOf"`
+	AnyOf       []*rule          `json:"anyOf"`
+	OneOf       []*rule          `json:"oneOf"`
+	Not         *rule            `json:"not"`
+	If          *rule            `json:"if"`
+	Then        *rule            `json:"then"`
+	Else        *rule            `json:"else"`
+	Bailey      struct {
+		Allow []string `json:"allow"`
+	} `json:"x-bailey"`
+
+	never  bool // the schema false
+	target *rule
+}
+
+// UnmarshalJSON reads true and false as schemas too.
+func (r *rule) UnmarshalJSON(data []byte) error {
+	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] != '{' {
+		var b bool
+		err := json.Unmarshal(t, &b)
+		r.never = !b
+		return err
+	}
+	type plain rule
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	return d.Decode((*plain)(r))
+}
+
+// real follows $ref. Cycles were refused at load.
+func (r *rule) real() *rule {
+	for r != nil && r.target != nil {
+		r = r.target
+	}
+	return r
+}
+
+// children calls f for each direct subschema, $defs excepted.
+func (r *rule) children(f func(*rule)) {
+	for _, c := range []*rule{r.target, r.Items, r.Closed, r.Not, r.If, r.Then, r.Else} {
+		if c != nil {
+			f(c)
+		}
+	}
+	for _, l := range [][]*rule{r.AllOf, r.AnyOf, r.OneOf} {
+		for _, c := range l {
+			f(c)
+		}
+	}
+	for _, k := range keys(r.Properties) {
+		f(r.Properties[k])
+	}
+}
+
+// has reports whether the rule allows JSON type t; a rule without types allows all.
+func (r *rule) has(t string) bool { return len(r.Type) == 0 || slices.Contains(r.Type, t) }
+
+// only reports whether every value the rule allows is of one of the types.
+func (r *rule) only(ts ...string) bool {
+	for _, t := range r.Type {
+		if !slices.Contains(ts, t) {
+			return false
+		}
+	}
+	return len(r.Type) > 0
+}
+
+func (r *rule) allows(what string) bool { return slices.Contains(r.Bailey.Allow, what) }
+
+// types is one type's name or a list of them.
+type types []string
+
+func (t *types) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, (*[]string)(t))
+	}
+	*t = make([]string, 1)
+	return json.Unmarshal(data, &(*t)[0])
+}

@@ -1,0 +1,131 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds on values.
+const (
+	maxArg   = 32 << 10 // bytes of one string, and of one rendered argument
+	maxTotal = 10 << 20 // bytes of all of them
+	maxDeep  = 32       // levels of lists and objects in one input
+)
+
+// allowances are what x-bailey may allow; the package comment explains them.
+var allowances = []string{"at", "empty", "file", "lines", "url"}
+
+// strange names the first thing in v that can make it read differently from what it is, or "".
+func strange(v string, lines bool) string {
+	if !utf8.ValidString(v) {
+		return "invalid UTF-8"
+	}
+	for _, c := range v {
+		switch {
+		case c == 0:
+			return "a NUL"
+		case lines && (c == '\n' || c == '\t'):
+		case unicode.IsControl(c):
+			return fmt.Sprintf("the control character %U", c)
+		case unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp):
+			return fmt.Sprintf("the invisible character %U", c)
+		}
+	}
+	return ""
+}
+
+// word returns what is wrong with a caller's string, or "". Nothing of the string is repeated here.
+func word(v string, r *rule, allow []string) string {
+	can := func(what string) bool { return slices.Contains(allow, what) }
+	if len(v) > maxArg {
+		return fmt.Sprintf("has %d bytes, more than %d", len(v), maxArg)
+	}
+	if v == "" && !can("empty") {
+		return "is empty"
+	}
+	if what := strange(v, can("lines")); what != "" {
+		return "holds " + what
+	}
+	if r.Format == "subpath" && !subpath(v) {
+		return "is not a relative path without .. below the working directory"
+	}
+	if r.Format == "path" {
+		return "" // never reaches the tool: Render puts the canonical path in its place
+	}
+	return reads(v, can)
+}
+
+// reads refuses values by which many tools take the argument from a file or an address instead.
+func reads(v string, can func(string) bool) string {
+	for _, start := range starts(v) {
+		start = strings.ToLower(start)
+		switch {
+		case strings.HasPrefix(start, "@") && !can("at"):
+			return "would be read from a file (@)"
+		case (strings.HasPrefix(start, "file://") || strings.HasPrefix(start, "fileb://")) && !can("file"):
+			return "would be read from a file (file://)"
+		case (strings.HasPrefix(start, "http://") || strings.HasPrefix(start, "https://")) && !can("url"):
+			return "would be fetched (http://)"
+		}
+	}
+	return ""
+}
+
+const longestStart = len("fileb://")
+
+// starts returns the beginning of v and of what follows each = in it, white space skipped.
+func starts(v string) []string {
+	var all []string
+	for rest, more := v, true; more; {
+		head := strings.TrimLeft(rest, " \t\n")
+		all = append(all, head[:min(len(head), longestStart)])
+		_, rest, more = strings.Cut(rest, "=")
+	}
+	return all
+}
+
+// subpath wants a relative path that stays below its directory, and that git reads as a name (a
+// leading colon begins pathspec magic).
+func subpath(v string) bool {
+	return v != "" && !path.IsAbs(v) && v[0] != ':' && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, `\`)
+}
+
+// numeralForm is a number as RFC 8259 writes it.
+var numeralForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+const maxExponent = 308 // of float64; a larger one is work for big.Rat, not a number
+
+// number returns the exact value of n, bounded so that its digits stay few.
+func number(n json.Number) (*big.Rat, error) {
+	v := string(n)
+	if len(v) > 64 || !numeralForm.MatchString(v) {
+		return nil, fmt.Errorf("not a number")
+	}
+	if _, e, ok := strings.Cut(strings.ToLower(v), "e"); ok {
+		if exp, err := strconv.Atoi(e); err != nil || exp > maxExponent || exp < -maxExponent {
+			return nil, fmt.Errorf("not a number")
+		}
+	}
+	r, ok := new(big.Rat).SetString(v)
+	if !ok {
+		return nil, fmt.Errorf("not a number")
+	}
+	return r, nil
+}
+
+// exact writes whole numbers as plain digits: 1e6 is 1000000, 5.0 is 5. Others stay as they are.
+func exact(n json.Number) (json.Number, error) {
+	r, err := number(n)
+	if err != nil || !r.IsInt() {
+		return n, err
+	}
+	return json.Number(r.Num().String()), nil
+}

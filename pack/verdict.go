@@ -1,0 +1,59 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// verdict compiles raw with the JSON Schema library. Its judgement and that of [rule] must agree:
+// what either refuses is refused. The library knows every keyword but stops at the first complaint
+// and repeats values unbounded; the rules know fewer and speak for callers.
+func verdict(raw []byte) (func(map[string]any) error, error) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	resolved, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, err
+	}
+	return func(input map[string]any) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%v", p)
+			}
+		}()
+		return resolved.Validate(native(input))
+	}, nil
+}
+
+// native copies v with numbers as Go's own: the library takes a json.Number for a string.
+func native(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[k] = native(e)
+		}
+		return m
+	case []any:
+		l := make([]any, len(v))
+		for i, e := range v {
+			l[i] = native(e)
+		}
+		return l
+	case json.Number:
+		if i, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return i
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return string(v)
+		}
+		return f
+	}
+	return v
+}

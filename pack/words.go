@@ -1,0 +1,73 @@
+package pack
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const maxShown = 60 // bytes of a foreign value that an error repeats
+
+// show makes foreign text fit for an error: one line, control characters escaped, bounded.
+func show(v string) string {
+	q := strconv.QuoteToGraphic(clip(v))
+	return q[1 : len(q)-1]
+}
+
+// clip cuts v to maxShown bytes at a character's border.
+func clip(v string) string {
+	if len(v) <= maxShown {
+		return v
+	}
+	cut := maxShown
+	for cut > 0 && !utf8.RuneStart(v[cut]) {
+		cut--
+	}
+	return v[:cut] + "…"
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// near returns "; did you mean …?" when a known word is close to the unknown one.
+func near(word string, known []string) string {
+	best := closest(word, known)
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// closest returns the known word with the smallest edit distance, none beyond a third of the word.
+func closest(word string, known []string) string {
+	best, least := "", max(1, min(len(word), maxShown)/3)+1
+	for _, k := range known {
+		if d := distance(clip(word), k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's over bytes, letters in lower case.
+func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

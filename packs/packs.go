@@ -1,0 +1,10 @@
+// Package packs holds the built-in packs: one directory each, with its pack.yaml. Load them with
+// pack.LoadBuiltin(packs.FS).
+package packs
+
+import "embed"
+
+// FS holds NAME/pack.yaml for every built-in pack.
+//
+//go:embed base/pack.yaml git/pack.yaml
+var FS embed.FS
