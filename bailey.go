@@ -118,6 +118,7 @@ type Request struct {
 	Cage       string            // full, landlock, builtin
 	Profile    string
 	Environ    string // environment the profile names: production, staging, …
+	Writes     bool   // a place is mounted writable
 	Restores   []string
 	Time       time.Time
 	Approvals  []RuleID // rules whose grants are in hand

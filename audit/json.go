@@ -23,7 +23,8 @@ func checkData(kind string, data []byte) (bailey.ReceiptID, error) {
 	if len(data) == 0 || data[0] != '{' {
 		return "", errors.New("the data is not an object")
 	}
-	w := walker{b: data, paired: kind == KindIntent || kind == KindOutcome}
+	var stack [2 * fewKeys][]byte
+	w := walker{b: data, keys: stack[:0], paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.value(1); err != nil {
 		return "", fmt.Errorf("the data, byte %d: %w", w.i, err)
 	}
@@ -111,7 +112,7 @@ func (w *walker) object(depth int) error {
 	if w.take('}') {
 		return nil
 	}
-	seen := keys{base: len(w.keys)}
+	seen := keys{base: len(w.keys), folded: w.paired && depth == 1}
 	defer func() { w.keys = w.keys[:seen.base] }()
 	for {
 		if err := w.member(depth, &seen); err != nil {
@@ -135,12 +136,8 @@ func (w *walker) member(depth int, seen *keys) error {
 	if err != nil {
 		return err
 	}
-	outermost := w.paired && depth == 1
-	if outermost && string(key) == "receipt" {
+	if seen.folded && string(key) == "receipt" {
 		w.receipt = w.plain()
-	}
-	if outermost {
-		key = bytes.Map(fold, key)
 	}
 	if !seen.add(w, key) {
 		return fmt.Errorf("the key %.80q stands twice", key)
@@ -232,8 +229,9 @@ func (w *walker) digits() bool {
 // keys are the keys of one object. Few are looked for one by one on the walker's stack, which allocates
 // nothing; many in a map, so that hostile data cannot make the check quadratic.
 type keys struct {
-	base int // where this object's keys begin on the walker's stack
-	many map[string]bool
+	base   int  // where this object's keys begin on the walker's stack
+	folded bool // keys that differ in case alone are the same
+	many   map[string]bool
 }
 
 const fewKeys = 24
@@ -241,26 +239,34 @@ const fewKeys = 24
 // add tells whether key is new.
 func (k *keys) add(w *walker, key []byte) bool {
 	own := w.keys[k.base:]
-	if k.many == nil && len(own) == fewKeys {
-		k.many = make(map[string]bool)
+	if k.many == nil && len(own) < fewKeys {
 		for _, o := range own {
-			k.many[string(o)] = true
+			if bytes.Equal(o, key) || k.folded && bytes.EqualFold(o, key) {
+				return false
+			}
 		}
-	}
-	if k.many != nil {
-		if k.many[string(key)] {
-			return false
-		}
-		k.many[string(key)] = true
+		w.keys = append(w.keys, key)
 		return true
 	}
-	for _, o := range own {
-		if bytes.Equal(o, key) {
-			return false
+	if k.many == nil {
+		k.many = make(map[string]bool)
+		for _, o := range own {
+			k.many[k.form(o)] = true
 		}
 	}
-	w.keys = append(w.keys, key)
+	form := k.form(key)
+	if k.many[form] {
+		return false
+	}
+	k.many[form] = true
 	return true
+}
+
+func (k *keys) form(key []byte) string {
+	if k.folded {
+		key = bytes.Map(fold, key)
+	}
+	return string(key)
 }
 
 // unquote resolves the escapes of a checked string.
@@ -273,15 +279,12 @@ func unquote(raw []byte) ([]byte, error) {
 	return []byte(s), err
 }
 
-// fold maps the runes that differ in case alone to one of them, as encoding/json does when it matches
-// a key to a field: U+017F and U+212A are among those for s and k.
+// fold maps the runes that differ in case alone to one of them, as bytes.EqualFold compares them and
+// encoding/json matches a key to a field: U+017F and U+212A are among those for s and k.
 func fold(r rune) rune {
 	least := r
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 		least = min(least, f)
-	}
-	if least >= 'A' && least <= 'Z' {
-		return least + 'a' - 'A'
 	}
 	return least
 }

@@ -220,9 +220,10 @@ func (c *course) lend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lease.Return != nil {
-		c.lease = lease
+	if lease.Return == nil {
+		lease.Return = func() {}
 	}
+	c.lease = lease
 	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)
 	return nil
 }

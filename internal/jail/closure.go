@@ -30,6 +30,7 @@ type tool struct {
 	real   string // where that leads
 	digest string // SHA-256 of real, hex
 	files  []toolFile
+	data   []toolFile // what the loader reads
 	links  []link
 }
 
@@ -92,7 +93,7 @@ func (t *tool) unchanged() bool {
 			return false
 		}
 	}
-	for _, f := range t.files {
+	for _, f := range append(t.files[:len(t.files):len(t.files)], t.data...) {
 		if now, err := statIdent(f.path); err != nil || now != f.id {
 			return false
 		}
@@ -126,6 +127,9 @@ func (t *tools) examine(path string) (*tool, error) {
 		return nil, err
 	}
 	made.files, made.links = w.files, w.links
+	if o.interp != "" {
+		made.data = loaderData(w.loader)
+	}
 	return made, nil
 }
 

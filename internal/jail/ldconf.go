@@ -23,18 +23,34 @@ func multiarch() string {
 // ldso reads /etc/ld-musl-ARCH.path instead).
 func loaderDirs(interp string) []string {
 	base := filepath.Base(interp)
-	if arch, ok := strings.CutPrefix(base, "ld-musl-"); ok {
-		arch, _, _ = strings.Cut(arch, ".")
-		if text, err := os.ReadFile("/etc/ld-musl-" + arch + ".path"); err == nil {
+	if strings.HasPrefix(base, muslPrefix) {
+		if text, err := os.ReadFile(muslPath(base)); err == nil {
 			return strings.FieldsFunc(string(text), func(r rune) bool { return r == ':' || r == '\n' })
 		}
 		return []string{"/lib", "/usr/local/lib", "/usr/lib"}
 	}
 	dirs := confDirs("/etc/ld.so.conf", 0)
-	for _, d := range []string{"/lib/" + multiarch(), "/usr/lib/" + multiarch(), "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
-		dirs = append(dirs, d)
+	return append(dirs, "/lib/"+multiarch(), "/usr/lib/"+multiarch(), "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+}
+
+const muslPrefix = "ld-musl-"
+
+// muslPath is the file that holds the search path of the musl loader with this base name.
+func muslPath(base string) string {
+	return "/etc/" + strings.TrimSuffix(base, filepath.Ext(base)) + ".path"
+}
+
+// loaderData are the files, where there are such, that the loader itself reads.
+func loaderData(base string) []toolFile {
+	path := "/etc/ld.so.cache"
+	if strings.HasPrefix(base, muslPrefix) {
+		path = muslPath(base)
 	}
-	return dirs
+	id, err := statIdent(path)
+	if err != nil {
+		return nil
+	}
+	return []toolFile{{path, id}}
 }
 
 // confDirs reads ld.so.conf and what it includes, at most eight deep (ldconfig(8)).

@@ -23,6 +23,8 @@ type step struct {
 type plan struct {
 	steps []step
 	lent  []string // names that join the environment at the start; their values never enter the plan
+
+	ceiling func(resource int) uint64 // what this process may raise a limit to
 }
 
 // planVersion heads the canonical text. It changes when the meaning of a line does.

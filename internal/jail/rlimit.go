@@ -32,7 +32,7 @@ var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "
 func (p *plan) limits(l bailey.Limits) {
 	for _, r := range []struct {
 		resource int
-		bytes    int64
+		want     int64
 		builtin  int64
 	}{
 		{unix.RLIMIT_CORE, 0, 0},
@@ -43,7 +43,7 @@ func (p *plan) limits(l bailey.Limits) {
 		{unix.RLIMIT_RTPRIO, 0, 0},
 		{unix.RLIMIT_NICE, 0, 0},
 	} {
-		p.limit(r.resource, r.bytes, r.builtin, 0)
+		p.limit(r.resource, r.want, r.builtin, 0)
 	}
 	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
 }
@@ -53,9 +53,15 @@ func (p *plan) limit(resource int, want, builtin, extra int64) {
 		want = builtin
 	}
 	n := uint64(want + extra)
-	var own unix.Rlimit
-	if unix.Getrlimit(resource, &own) == nil {
-		n = min(n, own.Max)
-	}
+	n = min(n, p.ceiling(resource))
 	p.add("rlimits", inside.Rlimit, []uint64{uint64(resource), n, n})
+}
+
+// ownCeiling is the hard limit this process is held to.
+func ownCeiling(resource int) uint64 {
+	var own unix.Rlimit
+	if unix.Getrlimit(resource, &own) != nil {
+		return 0
+	}
+	return own.Max
 }

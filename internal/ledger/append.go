@@ -64,7 +64,7 @@ func (l *Log) seal(o bailey.Outcome) error {
 // When Note returns without error the event is on the disk.
 func (l *Log) Note(ctx context.Context, kind string, data any) error {
 	switch kind {
-	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome:
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair:
 		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
 	}
 	raw := []byte("{}")

@@ -56,6 +56,7 @@ func openDir(path string) (*directory, error) {
 	if path == "" {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the ledger has no directory"}
 	}
+	path = filepath.Clean(path) // O_NOFOLLOW looks through "link/"
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, unavailable("give the ledger a directory of its own: no link, mode 0700, owned by who runs the gateway",
@@ -87,6 +88,24 @@ func unfit(st *unix.Stat_t, kind, mode uint32, uid int) error {
 		return fmt.Errorf("it has %d names (hard links)", st.Nlink)
 	}
 	return nil
+}
+
+// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
+func (d *directory) same(f *os.File, name string, size int64) error {
+	var named, opened unix.Stat_t
+	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("%s is gone: %w", f.Name(), err)
+	}
+	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
+		return err
+	}
+	if named.Dev != opened.Dev || named.Ino != opened.Ino {
+		return fmt.Errorf("%s is another file now", f.Name())
+	}
+	if opened.Size != size {
+		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size, size)
+	}
+	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
 }
 
 // open opens a regular file of the directory, checked by its descriptor. O_NONBLOCK keeps a FIFO in its
@@ -142,16 +161,6 @@ func taken(path, holder string, err error) error {
 	}
 	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s writes the ledger in %s", who, path),
 		Hint: "one gateway per home: use the one that runs, or end it first", Err: err}
-}
-
-// busy tells whether a writer holds the directory.
-func (d *directory) busy() bool {
-	f, err := d.open(lockName, unix.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
 // Close lets the directory and its lock go.

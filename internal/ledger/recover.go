@@ -54,11 +54,12 @@ func (l *Log) begin() ([]string, error) {
 
 // recover verifies the ledger, repairs its tail, closes what a crash left open and makes the writer ready.
 func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
-	file, err := l.dir.open(names[len(names)-1], unix.O_RDWR)
+	name := names[len(names)-1]
+	file, err := l.dir.open(name, unix.O_RDWR)
 	if err != nil {
 		return err
 	}
-	l.writer = writer{file: file, disk: segment{file}, log: l.log, now: l.now}
+	l.writer = writer{dir: l.dir, name: name, file: file, disk: segment{file}, log: l.log, now: l.now}
 	if wrap != nil {
 		l.writer.disk = wrap(l.writer.disk)
 	}
@@ -107,7 +108,9 @@ func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 		if err != nil {
 			return nil, err
 		}
-		l.writer.size, l.writer.reserved = size, size
+		if last {
+			l.writer.size, l.writer.reserved, l.writer.open = size, size, l.pairs.Len()
+		}
 	}
 	if l.writer.head.Seq == 0 {
 		return nil, damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: 1, Reason: audit.Empty, Detail: "somebody emptied it"})
@@ -201,7 +204,6 @@ func (l *Log) describe(name string) ([]byte, error) {
 // closeOpen writes an outcome for each receipt that has none.
 func (l *Log) closeOpen() error {
 	ids := l.pairs.Open()
-	l.writer.open = len(ids)
 	var group []*request
 	for _, id := range ids {
 		data, err := fit(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})

@@ -21,6 +21,9 @@ func (l *Log) Verify() (audit.Report, error) {
 	return audit.Verify(l.upToDurable(files)...)
 }
 
+// settle is longer than a group takes from its first byte in the file to its last.
+const settle = 200 * time.Millisecond
+
 // Verify verifies the ledger in dir without opening it for writing, whether or not somebody else has. A
 // missing ledger is a report that is not in order; a directory or file that is refused, an error.
 func Verify(dir string) (audit.Report, error) {
@@ -32,14 +35,13 @@ func Verify(dir string) (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	defer d.Close()
-	// While a group is being written its last line is there in part. That is no torn tail: look again.
-	for patience := 100; ; patience-- {
-		busy := d.busy()
+	// While a group is being written its last line may be there in part. A tail is torn when it stays.
+	for last := int64(-1); ; time.Sleep(settle) {
 		report, err := d.verify()
-		if err != nil || report.OK || report.FirstBad.Reason != audit.Torn || !busy || patience == 0 {
+		if err != nil || report.OK || report.FirstBad.Reason != audit.Torn || report.FirstBad.Offset == last {
 			return report, err
 		}
-		time.Sleep(20 * time.Millisecond)
+		last = report.FirstBad.Offset
 	}
 }
 

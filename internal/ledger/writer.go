@@ -21,6 +21,8 @@ const ahead = 1 << 20
 // at least open × [audit.MaxLine] behind size, are allocated. Only a write that failed and a reservation that
 // then could not be renewed break the second half, and then no intent is taken until it is renewed.
 type writer struct {
+	dir      *directory
+	name     string
 	file     *os.File
 	disk     Disk
 	log      *slog.Logger
@@ -43,6 +45,11 @@ type group struct {
 
 // commit makes the requests durable in one write and one sync. What became of each is in its err.
 func (w *writer) commit(requests []*request) {
+	if w.dead == nil {
+		if err := w.dir.same(w.file, w.name, w.size); err != nil {
+			w.die(err)
+		}
+	}
 	if w.dead != nil {
 		refuse(requests, w.dead)
 		return
@@ -171,7 +178,7 @@ func (w *writer) release() error {
 	if w.file == nil {
 		return nil
 	}
-	if w.dead == nil && w.open == 0 && w.reserved > w.size {
+	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.same(w.file, w.name, w.size) == nil {
 		if err := w.disk.Truncate(w.size); err != nil {
 			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
 		}

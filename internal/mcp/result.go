@@ -100,10 +100,12 @@ func reason(r bailey.Result) string {
 		return r.Decision.Reason
 	case toolFailed(r):
 		return fmt.Sprintf("the tool ended with exit code %d", r.ExitCode)
+	case r.Err == nil && r.Status == "":
+		return "the call ended without a status"
 	case r.Err == nil:
 		return "the call ended as " + string(r.Status)
 	}
-	return string(bailey.KindOf(r.Err))
+	return string(bailey.KindOf(r.Err)) + " error"
 }
 
 // refusal says what happened, why, and what to do now.

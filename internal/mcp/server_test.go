@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -160,4 +161,26 @@ func (w *wire) hello(revision string) {
 		w.t.Fatalf("initialize in %s: %s", revision, got)
 	}
 	w.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// pipe is a unix socket's two ends: unlike net.Pipe it has a buffer and can be closed by half.
+func pipe(t testing.TB) (near, far *net.UnixConn) {
+	t.Helper()
+	l, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c.(*net.UnixConn), s.(*net.UnixConn)
 }

@@ -24,7 +24,7 @@ func (f *findings) check(m *model, r *rule) {
 	}
 	if err := v.Policy("", r.ast); err != nil {
 		seen := map[string]bool{}
-		for _, e := range flat(err) {
+		for _, e := range leaves(err) {
 			if w := e.Error(); !seen[w] {
 				seen[w] = true
 				f.rule(r, w)
@@ -170,11 +170,11 @@ func never(v *validate.Validator, p *ast.Policy) bool {
 	return v.Policy("", &q) == nil
 }
 
-func flat(err error) []error {
+func leaves(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
 		for _, e := range j.Unwrap() {
-			out = append(out, flat(e)...)
+			out = append(out, leaves(e)...)
 		}
 		return out
 	}

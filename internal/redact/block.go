@@ -33,7 +33,8 @@ type block struct {
 	good   int  // end of what is certainly key
 	run    int  // base64 characters in a row up to pos
 	anchor bool // the run stands at the beginning of a line
-	fresh  bool // nothing but decoration since the line began
+	fresh  bool // nothing but decoration since the line began, with one quote at most
+	quote  bool // that quote was seen
 	escape bool // after a backslash
 	any    bool // some word was seen
 	sure   bool // a run long enough was seen
@@ -112,7 +113,9 @@ func readLabel(b []byte, final bool) (label []byte, n int, open bool) {
 	return nil, 0, true
 }
 
-func labelByte(c byte) bool { return armour[c] && c != '=' || c == ' ' || c == '%' || c == '.' || c == '_' }
+func labelByte(c byte) bool {
+	return armour[c] && c != '=' || c == ' ' || c == '%' || c == '.' || c == '_'
+}
 
 // armour holds for base64 and its padding.
 var armour = func() (set [256]bool) {
@@ -125,7 +128,7 @@ var armour = func() (set [256]bool) {
 // body walks through an open block. It returns true when the block is over, false at the end of b.
 func (k *block) body(b []byte, final bool, add func(span)) bool {
 	for ; k.pos < len(b); k.pos++ {
-		k.cap(add)
+		k.split(add)
 		if k.pos-k.good > slack {
 			k.cut(add)
 			return true
@@ -168,7 +171,13 @@ func (k *block) word() {
 func (k *block) between(b []byte, c byte) {
 	k.endRun(b, c)
 	line := c == '\n' || c == '\r' || k.escape && (c == 'n' || c == 'r')
-	k.fresh = k.fresh || line
+	switch {
+	case line:
+		k.fresh, k.quote = true, false
+	case c == '"' || c == '\'': // the second one opens another string
+		k.fresh = k.fresh && !k.quote
+		k.quote = true
+	}
 	k.escape = c == '\\'
 }
 
@@ -209,8 +218,8 @@ func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
 	return true, false
 }
 
-// cap cuts a piece off a block that has grown to its bound. What follows stays inside.
-func (k *block) cap(add func(span)) {
+// split cuts a piece off a block that has grown to its bound. What follows stays inside.
+func (k *block) split(add func(span)) {
 	if k.pos-k.start >= maxBlock && k.good > k.start {
 		add(span{k.start, k.good, keyCategory})
 		k.start = k.good

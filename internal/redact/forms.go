@@ -107,7 +107,7 @@ func escapes(s string) []string {
 	plain, html, ascii := jsonText(s, false), jsonText(s, true), jsonASCII(s)
 	list := []string{
 		s, plain, html, ascii, strings.ReplaceAll(plain, "/", `\/`), strings.ReplaceAll(ascii, "/", `\/`),
-		jsonText(plain, false), jsonText(ascii, false),
+		jsonText(plain, false), jsonText(html, false), jsonText(ascii, false),
 	}
 	query := url.QueryEscape(s) // leaves -_.~, space is +
 	strict := strings.ReplaceAll(query, "+", "%20")

@@ -1,9 +1,6 @@
 package redact
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
 // pattern is a form to look for and the category of its secret.
 type pattern struct {
@@ -43,9 +40,7 @@ func (x *index) add(p pattern) {
 	four := binary.LittleEndian.Uint32([]byte(p.prefix(4)))
 	h := slot(four)
 	x.filter[h/64] |= 1 << (h % 64)
-	if !slices.ContainsFunc(x.by4[four], func(o pattern) bool { return o.form == p.form }) {
-		x.by4[four] = append(x.by4[four], p)
-	}
+	x.by4[four] = append(x.by4[four], p)
 }
 
 // scan looks for patterns that begin at or after from and calls add for the longest at each place. It

@@ -117,7 +117,13 @@ func (t *Table) Text(s string) (string, int) {
 		return s, 0
 	}
 	st := stream{t: t}
-	st.feed([]byte(s), true)
+	for len(s) > piece { // memory for finds stays small, whatever is found
+		st.b = append(st.b, s[:piece]...)
+		st.feed(false)
+		s = s[piece:]
+	}
+	st.b = append(st.b, s...)
+	st.feed(true)
 	return string(st.out), st.count
 }
 

@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 )
@@ -28,9 +27,8 @@ type stream struct {
 	count int    // tokens in it, and in all before
 }
 
-// feed takes p, the last piece if final, and appends to out what is decided.
-func (s *stream) feed(p []byte, final bool) {
-	s.b = append(s.b, p...)
+// feed looks at what was appended to b, the last piece if final, and appends to out what is decided.
+func (s *stream) feed(final bool) {
 	hold := min(s.search(final), s.keys.scan(s.b, final, s.add))
 	slices.SortFunc(s.finds, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
@@ -68,12 +66,13 @@ func (s *stream) emit(hold int, final bool) {
 		case s.cover.end > s.done:
 			s.hide(min(s.cover.end, end), s.cover.category)
 		default:
+			wait := 0
 			if end == hold && !final {
-				end -= s.straddle(end)
+				wait = s.straddle(end)
 			}
-			s.out = escape(s.out, s.b[s.done:end])
-			s.done = end
-			if end < hold && (len(s.finds) == 0 || s.finds[0].start != end) {
+			s.out = escape(s.out, s.b[s.done:end-wait])
+			s.done = end - wait
+			if wait > 0 {
 				return
 			}
 		}
@@ -104,19 +103,11 @@ func (s *stream) hide(end int, category string) {
 // straddle returns how many bytes before end belong to a mark that ends behind it, or may do so. They
 // wait: a find could still begin inside the mark, which then is none.
 func (s *stream) straddle(end int) int {
-	from := max(s.done, end-len(mark)+1)
-	i := bytes.IndexByte(s.b[from:end], mark[0])
-	for i >= 0 {
-		rest := s.b[from+i:]
-		n := min(len(rest), len(mark))
-		if string(rest[:n]) == mark[:n] {
-			return end - from - i
+	for i := max(s.done, end-len(mark)+1); i < end; i++ {
+		n := min(len(s.b)-i, len(mark))
+		if string(s.b[i:i+n]) == mark[:n] {
+			return end - i
 		}
-		j := bytes.IndexByte(rest[1:max(1, end-from-i)], mark[0])
-		if j < 0 {
-			break
-		}
-		i += 1 + j
 	}
 	return 0
 }

@@ -10,8 +10,8 @@ import (
 // block of 64 KiB. It belongs to one goroutine.
 type Writer struct {
 	w   io.Writer
-	s   *stream // behind a pointer: fmt shows its address, not what is held
-	err error   // the first one; nothing is written after it
+	s   *stream
+	err error // the first one; nothing is written after it
 }
 
 // piece bounds what one step of Write copies.
@@ -19,6 +19,9 @@ const piece = 64 << 10
 
 // Writer returns a Writer that passes on to w. The caller must Close it.
 func (t *Table) Writer(w io.Writer) *Writer { return &Writer{w: w, s: &stream{t: t}} }
+
+// Format keeps what is held out of fmt and log/slog.
+func (w *Writer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Writer") }
 
 // Write takes p. An error is w's, and stays.
 func (w *Writer) Write(p []byte) (int, error) {
@@ -56,7 +59,8 @@ func (w *Writer) Count() int { return w.s.count }
 
 func (w *Writer) pass(p []byte, final bool) {
 	w.s.out = w.s.out[:0]
-	w.s.feed(p, final)
+	w.s.b = append(w.s.b, p...)
+	w.s.feed(final)
 	if len(w.s.out) == 0 {
 		return
 	}

@@ -1,0 +1,290 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// The vectors were made by an encoder that shares no code with this package.
+func TestVectors(t *testing.T) {
+	var vectors []struct {
+		File    string `json:"file"`
+		OK      bool   `json:"ok"`
+		Entries uint64 `json:"entries"`
+		Entry   uint64 `json:"entry"`
+		Reason  Reason `json:"reason"`
+	}
+	if err := json.Unmarshal(read(t, "vectors.json"), &vectors); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil || len(files) != len(vectors) {
+		t.Fatalf("%d files, %d vectors, %v", len(files), len(vectors), err)
+	}
+	for _, v := range vectors {
+		t.Run(v.File, func(t *testing.T) {
+			data := read(t, v.File)
+			for name, r := range map[string]io.Reader{"whole": bytes.NewReader(data), "bytewise": iotest.OneByteReader(bytes.NewReader(data))} {
+				report, err := Verify(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if report.OK != v.OK || report.Entries != v.Entries {
+					t.Errorf("%s: ok %v, %d entries, %v", name, report.OK, report.Entries, report.FirstBad)
+				}
+				if !v.OK && (report.FirstBad == nil || report.FirstBad.Entry != v.Entry || report.FirstBad.Reason != v.Reason) {
+					t.Errorf("%s: %+v, want entry %d %s", name, report.FirstBad, v.Entry, v.Reason)
+				}
+			}
+		})
+	}
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestReport(t *testing.T) {
+	report, err := Verify(bytes.NewReader(read(t, "good.jsonl")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Intents != 2 || report.Outcomes != 1 || report.Open != 1 || report.Host != "castle" || report.Backward != 0 {
+		t.Errorf("%+v", report)
+	}
+	report, err = Verify(bytes.NewReader(read(t, "clock-back.jsonl")))
+	if err != nil || report.Backward != 1 || !report.OK {
+		t.Errorf("a clock that went back: %+v, %v", report, err)
+	}
+	out, err := json.Marshal(report)
+	if err != nil || !strings.HasPrefix(string(out), `{"ok":true,"entries":2,"segments":1,"origin":"00`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	if report, err = Verify(); err != nil || report.OK || report.FirstBad == nil || report.FirstBad.Reason != Empty {
+		t.Errorf("no segment: %+v, %v", report, err)
+	}
+}
+
+// Every byte, changed in every bit, is noticed, and so is every byte left out.
+func TestEveryByteCounts(t *testing.T) {
+	good := read(t, "good.jsonl")
+	for i := range good {
+		for bit := range 8 {
+			bad := bytes.Clone(good)
+			bad[i] ^= 1 << bit
+			if report, _ := Verify(bytes.NewReader(bad)); report.OK {
+				t.Fatalf("bit %d of byte %d changed: ok", bit, i)
+			}
+		}
+		if report, _ := Verify(bytes.NewReader(append(bytes.Clone(good[:i]), good[i+1:]...))); report.OK {
+			t.Fatalf("byte %d left out: ok", i)
+		}
+	}
+}
+
+// Cut anywhere inside a line a ledger is torn there, and never anything else.
+func TestCutAnywhere(t *testing.T) {
+	good := read(t, "good.jsonl")
+	genesis := bytes.IndexByte(good, '\n') + 1
+	for i := genesis; i < len(good); i++ {
+		report, err := Verify(bytes.NewReader(good[:i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole := good[i-1] == '\n'; report.OK != whole || !whole && report.FirstBad.Reason != Torn {
+			t.Fatalf("cut at %d: %+v", i, report.FirstBad)
+		}
+	}
+}
+
+func TestSegments(t *testing.T) {
+	good := read(t, "good.jsonl")
+	lines := bytes.SplitAfter(good, []byte("\n"))
+	first, second := bytes.Join(lines[:2], nil), bytes.Join(lines[2:], nil)
+	whole, _ := Verify(bytes.NewReader(good))
+	report, err := Verify(bytes.NewReader(first), bytes.NewReader(second))
+	if err != nil || !report.OK || report.Head != whole.Head || report.Segments != 2 {
+		t.Fatalf("two segments: %+v, %v", report, err)
+	}
+	for name, c := range map[string]struct {
+		segments [][]byte
+		segment  int
+		entry    uint64
+		reason   Reason
+	}{
+		"missing":    {[][]byte{second}, 1, 1, Chain},
+		"repeated":   {[][]byte{first, first, second}, 2, 3, Chain},
+		"reordered":  {[][]byte{second, first}, 1, 1, Chain},
+		"torn":       {[][]byte{first, second[:len(second)-1]}, 2, 5, Torn},
+		"torn first": {[][]byte{first[:len(first)-1], second}, 1, 2, Frame},
+	} {
+		var readers []io.Reader
+		for _, s := range c.segments {
+			readers = append(readers, bytes.NewReader(s))
+		}
+		report, err := Verify(readers...)
+		if err != nil || report.OK || report.FirstBad.Segment != c.segment || report.FirstBad.Entry != c.entry || report.FirstBad.Reason != c.reason {
+			t.Errorf("%s: %v, %v", name, report.FirstBad, err)
+		}
+	}
+}
+
+// chain encodes kinds and data behind genesis.
+func chain(t testing.TB, entries ...Entry) []byte {
+	t.Helper()
+	genesis := json.RawMessage(`{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"castle"}`)
+	var out []byte
+	var prev Hash
+	for i, e := range append([]Entry{{Kind: KindGenesis, Data: genesis}}, entries...) {
+		e.Seq = uint64(i + 1)
+		line, h, err := Append(prev, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, prev = append(out, line...), h
+	}
+	return out
+}
+
+func TestLongestLine(t *testing.T) {
+	overhead := len(chain(t, Entry{Kind: "x", Data: json.RawMessage(`{"a":""}`)})) - len(chain(t))
+	fill := strings.Repeat("x", MaxLine-overhead)
+	longest := Entry{Seq: 2, Kind: "x", Data: json.RawMessage(`{"a":"` + fill + `"}`)}
+	data := chain(t, longest, Entry{Kind: "x", Data: json.RawMessage(`{}`)})
+	if report, err := Verify(bytes.NewReader(data)); err != nil || !report.OK || report.Entries != 3 {
+		t.Errorf("the longest line: %+v, %v", report, err)
+	}
+	longest.Data = json.RawMessage(`{"a":"` + fill + `x"}`)
+	if _, _, err := Append(Hash{}, longest); err == nil {
+		t.Error("Append takes an entry that is too long")
+	}
+	data = bytes.Replace(data, []byte("xxx"), []byte("xxxx"), 1)
+	report, err := Verify(bytes.NewReader(data))
+	if err != nil || report.OK || report.FirstBad.Entry != 2 || report.FirstBad.Reason != Frame {
+		t.Errorf("a line too long: %v, %v", report.FirstBad, err)
+	}
+}
+
+// However long the bytes after the last good line, a good line among them is seen, and memory is bounded.
+func TestLongTail(t *testing.T) {
+	good := chain(t)
+	next := chain(t, Entry{Kind: "x", Data: json.RawMessage(`{}`)})[len(good):]
+	for _, n := range []int{1, MaxLine - 1, MaxLine, 2*MaxLine - len(next), 2*MaxLine - 1, 2 * MaxLine, 5 << 20} {
+		for _, fill := range []string{"\x00", "x", frameHash} {
+			tail := strings.NewReader(strings.Repeat(fill, n/len(fill)+1)[:n])
+			report, err := Verify(io.MultiReader(bytes.NewReader(good), tail))
+			if err != nil || report.OK || report.FirstBad.Reason != Torn || report.FirstBad.Offset != int64(len(good)) {
+				t.Errorf("%d bytes of %q: %v, %v", n, fill, report.FirstBad, err)
+			}
+			if fill == frameHash {
+				continue // more of them than are tried
+			}
+			tail.Seek(0, io.SeekStart)
+			report, err = Verify(io.MultiReader(bytes.NewReader(good), tail, bytes.NewReader(next)))
+			if err != nil || report.OK || report.FirstBad.Reason != Frame {
+				t.Errorf("%d bytes of %q, then an entry: %v, %v", n, fill, report.FirstBad, err)
+			}
+		}
+	}
+}
+
+func TestReadError(t *testing.T) {
+	disk := errors.New("input/output error")
+	good := read(t, "good.jsonl")
+	for _, r := range []io.Reader{
+		iotest.ErrReader(disk),
+		io.MultiReader(bytes.NewReader(good), iotest.ErrReader(disk)),
+		io.MultiReader(bytes.NewReader(good), strings.NewReader("rubbish\n"), iotest.ErrReader(disk)),
+	} {
+		if report, err := Verify(r); !errors.Is(err, disk) || report.OK {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+}
+
+func TestMillion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a million entries")
+	}
+	pr, pw := io.Pipe()
+	const n = 1_000_000
+	go func() {
+		var prev Hash
+		for i := range n {
+			e := Entry{Seq: uint64(i + 1), Kind: "x", Data: json.RawMessage(`{"n":1}`)}
+			if i == 0 {
+				e.Kind, e.Data = KindGenesis, json.RawMessage(`{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"castle"}`)
+			}
+			line, h, err := Append(prev, e)
+			if err == nil {
+				_, err = pw.Write(line)
+			}
+			if err != nil {
+				pw.CloseWithError(err)
+				return
+			}
+			prev = h
+		}
+		pw.Close()
+	}()
+	if report, err := Verify(pr); err != nil || !report.OK || report.Entries != n {
+		t.Fatalf("%+v, %v", report, err)
+	}
+}
+
+func TestScanContinues(t *testing.T) {
+	good := read(t, "good.jsonl")
+	split := bytes.IndexByte(good, '\n') + 1
+	var head Head
+	for e, err := range Scan(bytes.NewReader(good[:split]), Head{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		head = Head{Seq: e.Seq, Hash: e.Hash}
+	}
+	n := 0
+	for e, err := range Scan(bytes.NewReader(good[split:]), head) {
+		if err != nil || e.Prev != head.Hash {
+			t.Fatal(e, err)
+		}
+		head, n = Head{Seq: e.Seq, Hash: e.Hash}, n+1
+		if n == 2 {
+			break // the consumer may stop
+		}
+	}
+	if head.Seq != 3 {
+		t.Errorf("stopped at %d", head.Seq)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	var entries []Entry
+	for i := range 5000 {
+		id := fmt.Sprintf("r-%026d", i)
+		entries = append(entries,
+			Entry{Kind: KindIntent, Time: time.Unix(int64(i), 0), Data: json.RawMessage(`{"receipt":"` + id + `","capability":"git.status","input":{"repo":"."},"agent":"local","host":"castle","session":"s-01234567890123456789012345","door":"cli","startedAt":"2026-11-03T09:00:02.123456789Z"}`)},
+			Entry{Kind: KindOutcome, Time: time.Unix(int64(i), 0), Data: json.RawMessage(`{"receipt":"` + id + `","outcome":"ok","decision":"allow","rules":[{"id":"starter-read","source":"starter.cedar:3"}],"executed":true,"argv":["git","status"],"cage":{"cage":"full","sandboxEnforced":true,"layers":["userns","mount","pid","net"]},"exitCode":0,"stdoutBytes":123,"endedAt":"2026-11-03T09:00:03Z"}`)})
+	}
+	data := chain(b, entries...)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if report, err := Verify(bytes.NewReader(data)); err != nil || !report.OK {
+			b.Fatal(report, err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*10001/b.Elapsed().Seconds(), "entries/s")
+}

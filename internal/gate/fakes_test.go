@@ -1,0 +1,254 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// world is a gate whose every stage can be told what to do, and which remembers what was done.
+type world struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	did      []string // what happened, in order
+	intents  []bailey.Intent
+	outcomes []bailey.Outcome
+
+	openErr, sealErr, placeErr, planErr, runErr, lendErr, askErr, restoreErr, preErr, postErr error
+
+	decide  func(n int, r bailey.Request) bailey.Decision // n counts from 1
+	asked   int
+	verdict Verdict
+	answer  func(q bailey.Question) bailey.Answer
+	post    func(Output) Output
+	lease   bailey.Lease
+	run     func(lent []string, s bailey.Streams) (bailey.Exit, error)
+	panicAt string
+	closed  int
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t}
+	w.decide = func(int, bailey.Request) bailey.Decision {
+		return bailey.Decision{Effect: bailey.Allow, Rules: []bailey.Rule{{ID: "r1", Source: "t.cedar:1"}}, Policy: "p1"}
+	}
+	w.verdict = Verdict{Effect: bailey.Allow}
+	w.answer = func(q bailey.Question) bailey.Answer {
+		var a bailey.Answer
+		for _, r := range q.Rules {
+			a.Granted = append(a.Granted, r.ID)
+		}
+		return a
+	}
+	w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+		io.WriteString(s.Stdout, "out")
+		io.WriteString(s.Stderr, "err")
+		return bailey.Exit{}, nil
+	}
+	w.post = func(o Output) Output { return o }
+	return w
+}
+
+func (w *world) gate() *Gate {
+	w.t.Helper()
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest)}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := New(Config{
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: w, Lender: w, Redactor: w,
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+const manifest = `
+name: t
+version: 1.0.0
+description: a tool for tests
+capabilities:
+  - name: echo
+    description: say something
+    backend: {type: subprocess, command: echo, args: ["--", "{{ input.word }}"], cwdFromInput: dir}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    inputSchema:
+      type: object
+      properties: {word: {type: string}, dir: {type: string, format: path}}
+      required: [word]
+`
+
+func call() bailey.Call {
+	return bailey.Call{Capability: "t.echo", Input: map[string]any{"word": "hello"}, Door: "test", Dir: "/w",
+		Principal: bailey.Principal{Agent: "a", Person: "p", Roles: []string{"r"}, Organisation: "o"},
+		Session:   bailey.Session{ID: "s-1"}}
+}
+
+func (w *world) note(what string) {
+	w.mu.Lock()
+	w.did = append(w.did, what)
+	w.mu.Unlock()
+	if w.panicAt == what {
+		panic("boom at " + what)
+	}
+}
+
+func (w *world) happened(what string) bool { return slices.Contains(w.did, what) }
+
+// one fails the test unless there is exactly one intent and one outcome, of the same receipt.
+func (w *world) one() bailey.Outcome {
+	w.t.Helper()
+	if len(w.intents) != 1 || len(w.outcomes) != 1 || w.intents[0].Receipt != w.outcomes[0].Receipt || w.intents[0].Receipt == "" {
+		w.t.Fatalf("want one intent and its one outcome, got %d and %d: %v", len(w.intents), len(w.outcomes), w.did)
+	}
+	return w.outcomes[0]
+}
+
+func (w *world) Open(_ context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
+	w.note("intent")
+	if w.openErr != nil {
+		return nil, w.openErr
+	}
+	w.intents = append(w.intents, i)
+	return func(o bailey.Outcome) error {
+		w.note("outcome")
+		w.outcomes = append(w.outcomes, o)
+		return w.sealErr
+	}, nil
+}
+
+func (w *world) Decide(r bailey.Request) bailey.Decision {
+	w.note("decide")
+	w.asked++
+	return w.decide(w.asked, r)
+}
+
+func (w *world) Pre(context.Context, bailey.Call) (Verdict, error) {
+	w.note("pre")
+	return w.verdict, w.preErr
+}
+
+func (w *world) Post(_ context.Context, _ bailey.Call, o Output) (Output, error) {
+	w.note("post")
+	return w.post(o), w.postErr
+}
+
+func (w *world) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error) {
+	w.note("ask")
+	return w.answer(q), w.askErr
+}
+
+func (w *world) Lend(context.Context, bailey.ReceiptID, []bailey.Want) (bailey.Lease, error) {
+	w.note("lend")
+	return w.lease, w.lendErr
+}
+
+func (w *world) Learn(_ bailey.SessionID, secrets []bailey.Secret) {
+	if len(secrets) > 0 {
+		w.note("learn")
+	}
+}
+
+func (w *world) Value(_ bailey.SessionID, v any) any { return masked(v) }
+
+// masked stands for redaction: SECRET becomes [R].
+func masked(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, "SECRET", "[R]")
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = masked(v[i])
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for k := range v {
+			out[k] = masked(v[k])
+		}
+		return out
+	}
+	return v
+}
+
+type masking struct {
+	w   io.Writer
+	buf bytes.Buffer
+}
+
+func (m *masking) Write(b []byte) (int, error) { return m.buf.Write(b) }
+func (m *masking) Close() error {
+	_, err := io.WriteString(m.w, masked(m.buf.String()).(string))
+	return err
+}
+func (m *masking) Count() int { return strings.Count(m.buf.String(), "SECRET") }
+
+func (w *world) Writer(_ bailey.SessionID, to io.Writer) RedactingWriter { return &masking{w: to} }
+
+func (w *world) Restore(_ bailey.SessionID, _ *pack.Capability, in map[string]any) (map[string]any, []string, error) {
+	w.note("restore")
+	return in, nil, w.restoreErr
+}
+
+func (w *world) End(bailey.SessionID) { w.note("end") }
+
+// placesOf is the world as Places: it opens the test's own directory whatever is named.
+type placesOf struct{ *world }
+
+func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
+	p.note("place " + path)
+	if p.placeErr != nil {
+		return bailey.Place{}, p.placeErr
+	}
+	f, err := os.Open(p.t.TempDir())
+	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f}, err
+}
+
+func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
+	w.note("plan")
+	if w.planErr != nil {
+		return nil, w.planErr
+	}
+	return &fakeRun{w: w, job: j}, nil
+}
+
+type fakeRun struct {
+	w   *world
+	job bailey.Job
+}
+
+func (r *fakeRun) Cage() bailey.Cage {
+	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d"}
+}
+
+func (r *fakeRun) Start(_ context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+	r.w.note("run " + strings.Join(r.job.Args, " "))
+	if r.w.runErr != nil {
+		return bailey.Exit{}, r.w.runErr
+	}
+	return r.w.run(lent, s)
+}
+
+func (r *fakeRun) Close() error { r.w.closed++; return nil }
+
+func (w *world) EndSession(context.Context, bailey.SessionID) error { w.note("end runner"); return nil }
+
+var errBroken = errors.New("broken")

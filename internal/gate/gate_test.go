@@ -1,0 +1,409 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// TestOrder is the spine's first law: the stages come in this order and no other.
+func TestOrder(t *testing.T) {
+	w := newWorld(t)
+	res := w.gate().Do(t.Context(), call())
+	if res.Err != nil || res.Status != bailey.OK || string(res.Stdout) != "out" || string(res.Stderr) != "err" {
+		t.Fatalf("%+v", res)
+	}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "decide", "lend", "run -- hello", "post", "outcome"}
+	if !slices.Equal(w.did, want) {
+		t.Errorf("did  %v\nwant %v", w.did, want)
+	}
+	o := w.one()
+	if o.Status != bailey.OK || o.Decision != "allow" || !o.Executed || o.PolicyDigest != "p1" || o.Cage == nil || o.ExitCode == nil {
+		t.Errorf("outcome %+v", o)
+	}
+	if i := w.intents[0]; i.Agent != "a" || i.Person != "p" || i.Organisation != "o" || i.Host != "h" || string(i.Input) != `{"word":"hello"}` {
+		t.Errorf("intent %+v", i)
+	}
+	if w.closed != 1 {
+		t.Errorf("the run was closed %d times", w.closed)
+	}
+}
+
+// TestIntentFirst: without a durable intent nothing happens at all.
+func TestIntentFirst(t *testing.T) {
+	w := newWorld(t)
+	w.openErr = errBroken
+	res := w.gate().Do(t.Context(), call())
+	if !errors.Is(res.Err, bailey.Unavailable) || res.Executed || !slices.Equal(w.did, []string{"intent"}) {
+		t.Errorf("%+v after %v", res, w.did)
+	}
+}
+
+// TestEveryExitHasOneReceipt: whichever stage refuses, breaks or panics, there is one intent and one
+// outcome, and the tool does not run behind a stage that said no.
+func TestEveryExitHasOneReceipt(t *testing.T) {
+	deny := func(n int) func(int, bailey.Request) bailey.Decision {
+		return func(i int, _ bailey.Request) bailey.Decision {
+			if i == n {
+				return bailey.Decision{Reason: "because"}
+			}
+			return bailey.Decision{Effect: bailey.Allow}
+		}
+	}
+	denied := &bailey.Error{Kind: bailey.Denied, Message: "no"}
+	for name, c := range map[string]struct {
+		set    func(*world)
+		call   func(*bailey.Call)
+		status bailey.Status
+		runs   bool
+	}{
+		"unknown capability":   {call: func(c *bailey.Call) { c.Capability = "t.none" }, status: bailey.Failed},
+		"restore fails":        {set: func(w *world) { w.restoreErr = errBroken }, status: bailey.Failed},
+		"bad input":            {call: func(c *bailey.Call) { c.Input = map[string]any{"word": 1} }, status: bailey.Failed},
+		"unknown input":        {call: func(c *bailey.Call) { c.Input["x"] = "y" }, status: bailey.Failed},
+		"no input":             {call: func(c *bailey.Call) { c.Input = nil }, status: bailey.Failed},
+		"path refused":         {set: func(w *world) { w.placeErr = denied }, call: func(c *bailey.Call) { c.Input["dir"] = "/x" }, status: bailey.Refused},
+		"no cage":              {set: func(w *world) { w.planErr = errBroken }, status: bailey.Failed},
+		"denied":               {set: func(w *world) { w.decide = deny(1) }, status: bailey.Refused},
+		"zero decision":        {set: func(w *world) { w.decide = func(int, bailey.Request) (d bailey.Decision) { return } }, status: bailey.Refused},
+		"hook denies":          {set: func(w *world) { w.verdict = Verdict{} }, status: bailey.Refused},
+		"hook breaks":          {set: func(w *world) { w.preErr = errBroken }, status: bailey.Refused},
+		"denied at last":       {set: func(w *world) { w.decide = deny(2) }, status: bailey.Refused},
+		"approval breaks":      {set: func(w *world) { ask(w); w.askErr = errBroken }, status: bailey.Failed},
+		"approval not given":   {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Reason: "expired"}) }, status: bailey.Refused},
+		"another rule granted": {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Granted: []bailey.RuleID{"other"}}) }, status: bailey.Refused},
+		"approval open":        {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Pending: true}) }, status: bailey.Pending},
+		"nothing lent":         {set: func(w *world) { w.lendErr = errBroken }, status: bailey.Failed},
+		"run breaks":           {set: func(w *world) { w.runErr = errBroken }, status: bailey.Failed, runs: true},
+		"caller went away":     {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
+		"tool fails":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
+		"time is up":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
+		"post hook breaks":     {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
+		"panic in restore":     {set: func(w *world) { w.panicAt = "restore" }, status: bailey.Failed},
+		"panic in plan":        {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
+		"panic in decide":      {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
+		"panic in pre":         {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
+		"panic in lend":        {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
+		"panic in run":         {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
+		"panic in post":        {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, in := newWorld(t), call()
+			if c.set != nil {
+				c.set(w)
+			}
+			if c.call != nil {
+				c.call(&in)
+			}
+			res := w.gate().Do(t.Context(), in)
+			o := w.one()
+			if o.Status != c.status || res.Status != c.status {
+				t.Errorf("outcome %s, result %s, want %s (%v)", o.Status, res.Status, c.status, res.Err)
+			}
+			ran := w.happened("run -- hello")
+			if ran != c.runs || o.Executed != c.runs {
+				t.Errorf("ran %v, receipt says executed %v, want %v: %v", ran, o.Executed, c.runs, w.did)
+			}
+			if (res.Err == nil) != (c.status == bailey.OK) {
+				t.Errorf("err %v with status %s", res.Err, c.status)
+			}
+			if w.happened("plan") && w.planErr == nil && w.panicAt != "plan" && w.closed != 1 {
+				t.Errorf("the run was closed %d times", w.closed)
+			}
+		})
+	}
+}
+
+func ask(w *world) {
+	w.decide = func(_ int, r bailey.Request) bailey.Decision {
+		if slices.Contains(r.Approvals, "human") {
+			return bailey.Decision{Effect: bailey.Allow}
+		}
+		return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "human"}}, Reason: "main is released"}
+	}
+}
+
+func answer(a bailey.Answer) func(bailey.Question) bailey.Answer {
+	return func(bailey.Question) bailey.Answer { return a }
+}
+
+func exits(e bailey.Exit) func([]string, bailey.Streams) (bailey.Exit, error) {
+	return func([]string, bailey.Streams) (bailey.Exit, error) { return e, nil }
+}
+
+// TestGoexit: a stage that leaves its goroutine without an answer is no success.
+func TestGoexit(t *testing.T) {
+	w := newWorld(t)
+	w.post = func(o Output) Output { runtime.Goexit(); return o }
+	done := make(chan struct{})
+	g := w.gate()
+	go func() {
+		defer close(done)
+		g.Do(context.Background(), call())
+	}()
+	<-done
+	if o := w.one(); o.Status != bailey.Failed || o.Reason == "" {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestNotDurable: a result whose outcome cannot be written never leaves.
+func TestNotDurable(t *testing.T) {
+	w := newWorld(t)
+	w.sealErr = errBroken
+	res := w.gate().Do(t.Context(), call())
+	if !res.NotDurable || !res.Executed || res.Stdout != nil || res.Err == nil ||
+		!strings.Contains(res.Err.Error(), "executed: yes, receipt: not durable") {
+		t.Errorf("%+v", res)
+	}
+	w = newWorld(t)
+	w.sealErr, w.lendErr = errBroken, errBroken
+	if res := w.gate().Do(t.Context(), call()); res.Executed || !strings.Contains(res.Err.Error(), "executed: no") {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestApprovedRuns: with the grant in hand the policy decides once more, then the call runs.
+func TestApprovedRuns(t *testing.T) {
+	w := newWorld(t)
+	ask(w)
+	res := w.gate().Do(t.Context(), call())
+	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "lend", "run -- hello", "post", "outcome"}
+	if res.Err != nil || !slices.Equal(w.did, want) || res.Approval == "" {
+		t.Errorf("%v\ndid %v", res.Err, w.did)
+	}
+}
+
+// TestRuleChangedWhileWaiting: after the answer the current policy decides again.
+func TestRuleChangedWhileWaiting(t *testing.T) {
+	for name, last := range map[string]bailey.Decision{
+		"a new forbid": {Reason: "night has fallen"},
+		"a new ask":    {Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "other"}}},
+	} {
+		w := newWorld(t)
+		w.decide = func(n int, _ bailey.Request) bailey.Decision {
+			if n == 1 {
+				return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "human"}}}
+			}
+			return last
+		}
+		res := w.gate().Do(t.Context(), call())
+		if !errors.Is(res.Err, bailey.Denied) || w.happened("run -- hello") {
+			t.Errorf("%s: %+v", name, res)
+		}
+	}
+}
+
+// TestHooksOnlyTighten: no verdict makes a stricter decision looser, and what a hook changed is
+// restored, checked and decided again.
+func TestHooksOnlyTighten(t *testing.T) {
+	w := newWorld(t)
+	ask(w)
+	w.answer = answer(bailey.Answer{})
+	w.verdict = Verdict{Effect: bailey.Allow}
+	if res := w.gate().Do(t.Context(), call()); !errors.Is(res.Err, bailey.Denied) {
+		t.Errorf("a hook's allow answered a person's question: %+v", res)
+	}
+
+	w = newWorld(t)
+	w.verdict = Verdict{Effect: bailey.Ask, Rule: bailey.Rule{ID: "hook:x"}}
+	if res := w.gate().Do(t.Context(), call()); res.Err != nil || !w.happened("ask") {
+		t.Errorf("a hook's question was not asked: %+v", res)
+	}
+
+	w = newWorld(t)
+	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "changed"}}
+	res := w.gate().Do(t.Context(), call())
+	want := []string{"intent", "restore", "plan", "decide", "pre", "restore", "plan", "decide", "decide", "lend", "run -- changed", "post", "outcome"}
+	if res.Err != nil || !slices.Equal(w.did, want) || w.closed != 2 {
+		t.Errorf("%v closed %d\ndid  %v\nwant %v", res.Err, w.closed, w.did, want)
+	}
+
+	w = newWorld(t)
+	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "changed"}}
+	w.decide = func(n int, r bailey.Request) bailey.Decision {
+		if r.Input["word"] == "changed" {
+			return bailey.Decision{Reason: "not that"}
+		}
+		return bailey.Decision{Effect: bailey.Allow}
+	}
+	if res := w.gate().Do(t.Context(), call()); !errors.Is(res.Err, bailey.Denied) {
+		t.Errorf("a changed input was not decided: %+v", res)
+	}
+
+	w = newWorld(t)
+	ask(w)
+	looser := w.decide
+	w.decide = func(n int, r bailey.Request) bailey.Decision {
+		if r.Input["word"] == "changed" {
+			return bailey.Decision{Effect: bailey.Allow}
+		}
+		return looser(n, r)
+	}
+	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "changed"}}
+	if w.gate().Do(t.Context(), call()); !w.happened("ask") {
+		t.Errorf("a hook changed the input and the question was gone: %v", w.did)
+	}
+}
+
+// TestDryRun decides and plans, and asks, lends and runs nothing.
+func TestDryRun(t *testing.T) {
+	w, in := newWorld(t), call()
+	in.DryRun = true
+	res := w.gate().Do(t.Context(), in)
+	if res.Err != nil || res.Executed || !slices.Equal(w.did, []string{"intent", "restore", "plan", "decide", "pre", "outcome"}) {
+		t.Errorf("%+v after %v", res, w.did)
+	}
+	if want := []string{"echo", "--", "hello"}; !slices.Equal(res.Argv, want) || res.Cage == nil {
+		t.Errorf("argv %v, cage %v", res.Argv, res.Cage)
+	}
+	w = newWorld(t)
+	ask(w)
+	if res := w.gate().Do(t.Context(), in); res.Status != bailey.Pending || w.happened("ask") {
+		t.Errorf("%+v after %v", res, w.did)
+	}
+}
+
+// TestSecretsStayOut: intent, outcome, question and output are redacted, what a hook returns again.
+func TestSecretsStayOut(t *testing.T) {
+	w, in := newWorld(t), call()
+	ask(w)
+	in.Input["word"] = "my SECRET"
+	var question bailey.Question
+	given := w.answer
+	w.answer = func(q bailey.Question) bailey.Answer { question = q; return given(q) }
+	w.lease = bailey.Lease{IDs: []string{"l-1"}, Env: []string{"TOKEN=SECRET"}, Secrets: []bailey.Secret{bailey.NewSecret("SECRET")}}
+	w.run = func(lent []string, s bailey.Streams) (bailey.Exit, error) {
+		fmt.Fprintf(s.Stdout, "%v", lent)
+		return bailey.Exit{}, nil
+	}
+	w.post = func(o Output) Output { return Output{Stdout: append(o.Stdout, " and SECRET"...)} }
+	res := w.gate().Do(t.Context(), in)
+	if res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	said := fmt.Sprintf("%s %+v %+v %+v", w.intents[0].Input, w.outcomes, question, res.Stdout)
+	if strings.Contains(said, "SECRET") || strings.Contains(string(res.Stdout), "SECRET") {
+		t.Errorf("a secret came out: %s\n%s", said, res.Stdout)
+	}
+	if got := string(res.Stdout); got != "[TOKEN=[R]] and [R]" {
+		t.Errorf("stdout %q", got)
+	}
+	if !slices.Equal(w.one().Leases, []string{"l-1"}) || w.one().Redactions != 1 || !w.happened("learn") {
+		t.Errorf("outcome %+v", w.one())
+	}
+}
+
+// TestLeaseEndsWithTheCall on every way out.
+func TestLeaseEndsWithTheCall(t *testing.T) {
+	for _, broken := range []error{nil, errBroken} {
+		w := newWorld(t)
+		returned := 0
+		w.lease = bailey.Lease{Return: func() { returned++ }}
+		w.runErr = broken
+		w.gate().Do(t.Context(), call())
+		if returned != 1 {
+			t.Errorf("with %v: returned %d times", broken, returned)
+		}
+	}
+}
+
+// TestCheckedIsWhatRuns: the tool gets the canonical path of the descriptor, rendered once.
+func TestCheckedIsWhatRuns(t *testing.T) {
+	w, in := newWorld(t), call()
+	in.Input["dir"] = "/link"
+	var seen map[string]string
+	w.decide = func(_ int, r bailey.Request) bailey.Decision {
+		seen = r.Paths
+		return bailey.Decision{Effect: bailey.Allow}
+	}
+	if res := w.gate().Do(t.Context(), in); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	if seen["dir"] != "/real/link" || !slices.Equal(w.one().Paths, []string{"/real/link"}) || w.one().Cwd != "/real/link" {
+		t.Errorf("policy saw %v, the receipt %v and %q", seen, w.one().Paths, w.one().Cwd)
+	}
+}
+
+// TestFloodIsCutAndDrained: the cap comes after redaction and never blocks or fails the tool.
+func TestFloodIsCutAndDrained(t *testing.T) {
+	w, in := newWorld(t), call()
+	chunk := bytes.Repeat([]byte("x"), 64<<10)
+	const total = 40 * 64 << 10
+	w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+		for range 40 {
+			if n, err := s.Stdout.Write(chunk); n != len(chunk) || err != nil {
+				t.Errorf("a write took %d, %v", n, err)
+			}
+		}
+		return bailey.Exit{}, nil
+	}
+	var out bytes.Buffer
+	in.Stdout, in.Stderr = &out, io.Discard
+	res := w.gate().Do(t.Context(), in)
+	if res.Err != nil || !res.Truncated || out.Len() != bailey.OutputCap || w.one().StdoutBytes != total || res.Stdout != nil {
+		t.Errorf("%v truncated %v, %d bytes out, receipt %d", res.Err, res.Truncated, out.Len(), w.one().StdoutBytes)
+	}
+}
+
+// TestNewRefusesGaps: there is no gate with a stage missing, and no nil runner.
+func TestNewRefusesGaps(t *testing.T) {
+	whole := newWorld(t).gate().Config
+	for name, cut := range map[string]func(*Config){
+		"ledger": func(c *Config) { c.Ledger = nil }, "catalog": func(c *Config) { c.Catalog = nil },
+		"places": func(c *Config) { c.Places = nil }, "policy": func(c *Config) { c.Policy = nil },
+		"hooks": func(c *Config) { c.Hooks = nil }, "approver": func(c *Config) { c.Approver = nil },
+		"lender": func(c *Config) { c.Lender = nil }, "redactor": func(c *Config) { c.Redactor = nil },
+		"runners": func(c *Config) { c.Runners = nil }, "log": func(c *Config) { c.Log = nil },
+		"nil runner": func(c *Config) { c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: nil} },
+	} {
+		c := whole
+		cut(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("a gate without %s was made", name)
+		}
+	}
+}
+
+// TestNoRunnerRefuses: an isolation that nobody gives is a refusal, never a lesser cage.
+func TestNoRunnerRefuses(t *testing.T) {
+	w := newWorld(t)
+	c := w.gate().Config
+	c.Runners = map[pack.Isolation]bailey.Runner{pack.MicroVM: w}
+	g, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := g.Do(t.Context(), call()); !errors.Is(res.Err, bailey.Unavailable) || w.one().Executed {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestEndSession reaches what lives as long as a session.
+func TestEndSession(t *testing.T) {
+	w := newWorld(t)
+	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end runner"}) {
+		t.Errorf("%v, %v", err, w.did)
+	}
+}
+
+// TestLongArguments stay out of the ledger; their length stands there.
+func TestLongArguments(t *testing.T) {
+	w, in := newWorld(t), call()
+	in.Input["word"] = strings.Repeat("w", bailey.InlineCap)
+	if res := w.gate().Do(t.Context(), in); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	if i := w.intents[0]; i.Input != nil || i.InputBytes <= bailey.InlineCap || w.one().Argv != nil {
+		t.Errorf("%d bytes inline, %d said, argv %v", len(i.Input), i.InputBytes, w.one().Argv)
+	}
+}

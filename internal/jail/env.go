@@ -1,0 +1,76 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// baseEnv is what every tool finds in its environment. Nothing comes from outside but what a manifest
+// declares and a lease lends.
+var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + userName, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
+
+// fixedEnv are names that nobody sets: they say where the cage is, and TMPDIR is always /tmp.
+var fixedEnv = [...]string{"PATH", "HOME", "USER", "TMPDIR"}
+
+// environ joins the constants and the declared variables; the last of a name holds.
+func environ(declared []string) ([]string, error) {
+	env := baseEnv[:]
+	for _, v := range declared {
+		name, err := checkEnv(v)
+		if err != nil {
+			return nil, err
+		}
+		env = append(without(env, name), v)
+	}
+	return env, nil
+}
+
+// lend joins lent variables to env. Only names that were planned come in.
+func lend(env, planned, lent []string) ([]string, error) {
+	for _, v := range lent {
+		name, err := checkEnv(v)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(planned, name) {
+			return nil, &bailey.Error{Kind: bailey.Internal, Message: name + " was lent but not planned"}
+		}
+		env = append(without(env, name), v)
+	}
+	return env, nil
+}
+
+// without returns a copy of env that lacks name.
+func without(env []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+}
+
+// checkEnv returns the name in NAME=value. It does not repeat the value, which may be a secret.
+func checkEnv(v string) (string, error) {
+	name, value, ok := strings.Cut(v, "=")
+	switch {
+	case !ok || !validName(name):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no environment name", name),
+			Hint: "names are letters, digits and _, and do not begin with a digit"}
+	case strings.Contains(value, "\x00"):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the value of " + name + " holds a NUL"}
+	case slices.Contains(fixedEnv[:], name):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the cage's own", Hint: "remove " + name + " from the manifest"}
+	}
+	return name, nil
+}
+
+func validName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

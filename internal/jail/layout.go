@@ -1,0 +1,283 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// What the cage has at fixed places.
+const (
+	homeDir  = "/home/bailey"
+	userName = "bailey"
+	tmpDir   = "/tmp"
+	emptyDir = "/.empty" // covers masked directories
+	base     = "/proc"   // the new root is mounted here: a directory that must exist, and hides no bind's source
+	insideID = 1000      // uid and gid of the tool in its own namespace
+)
+
+// A bind is a tree of the host that the cage shows at target.
+type bind struct {
+	source, target string
+	dev, ino       uint64
+	attrs          uint64
+	dir            bool
+	layer          string
+	place          *os.File // what was checked, kept open so that its inode is not given to another file
+	uid, gid       uint32   // of the owner, whom an idmapped bind makes the cage's own user
+}
+
+// layout is the cage's file tree before it becomes steps. Paths are absolute and canonical.
+type layout struct {
+	binds map[string]bind   // by target
+	links map[string]string // path to what it says
+	files map[string]string // path to content
+	masks []string
+	proc  bool
+}
+
+func newLayout() *layout {
+	return &layout{binds: map[string]bind{}, links: map[string]string{}, files: map[string]string{
+		"/etc/passwd": fmt.Sprintf("%s:x:%d:%[2]d::%s:/\n", userName, insideID, homeDir),
+		"/etc/group":  fmt.Sprintf("%s:x:%d:\n", userName, insideID),
+	}}
+}
+
+// above tells whether path is dir or lies beneath it.
+func above(dir, path string) bool {
+	return dir == path || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// covered returns the innermost bind strictly above path.
+func (l *layout) covered(path string) (bind, bool) {
+	for p := filepath.Dir(path); p != "/"; p = filepath.Dir(p) {
+		if b, ok := l.binds[p]; ok {
+			return b, true
+		}
+	}
+	return bind{}, false
+}
+
+// tool shows a program, executable and read-only, and the data its loader reads.
+func (l *layout) tool(t *tool) {
+	for _, f := range t.files {
+		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
+			attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	}
+	for _, f := range t.data {
+		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec", attrs: readOnly | inert}
+	}
+	l.passed(t.links)
+}
+
+func (l *layout) passed(links []link) {
+	for _, k := range links {
+		l.links[k.path] = k.target
+	}
+}
+
+// merged repeats the host's top-level symlinks (/bin to usr/bin), so that well-known paths lead on.
+func (l *layout) merged() {
+	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
+		if target, err := os.Readlink(p); err == nil {
+			l.links[p] = target
+		}
+	}
+}
+
+// devices are bound from the host: a user namespace cannot make any (user_namespaces(7)).
+func (l *layout) devices() error {
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
+		path := "/dev/" + name
+		var st unix.Stat_t
+		err := unix.Lstat(path, &st)
+		if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFCHR || uint64(st.Rdev) != unix.Mkdev(1, minor)) {
+			err = unix.ENODEV
+		}
+		if err != nil {
+			return refuse("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
+		}
+		l.binds[path] = bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, layer: "dev-private",
+			attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+	}
+	return nil
+}
+
+// read shows a path of the tool's own, read-only and inert. One that does not exist is left out.
+func (l *layout) read(path string) error {
+	if !filepath.IsAbs(path) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("read path %q is not absolute", path),
+			Hint: "write it in the manifest with a leading slash"}
+	}
+	real, links, err := trace(filepath.Clean(path))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(real, &st)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the tool", Err: err}
+	}
+	b, err := l.admit(real, &st)
+	if err != nil {
+		return err
+	}
+	b.attrs = readOnly | inert
+	if _, ok := l.binds[real]; !ok {
+		l.binds[real] = b
+	}
+	l.passed(links)
+	return nil
+}
+
+// bindPlace shows a path input: the very descriptor that was checked, inert, read-only unless the call writes.
+func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+	}
+	b, err := l.admit(p.Path, &st)
+	if err != nil {
+		return err
+	}
+	b.place, b.attrs = file, readOnly|inert
+	if p.Write {
+		b.attrs = inert
+	}
+	if old, ok := l.binds[p.Path]; ok {
+		if (old.dev != b.dev || old.ino != b.ino) || p.Write && old.place == nil {
+			return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is bound twice, as different things",
+				Hint: "name it in one input"}
+		}
+		if old.place == nil {
+			return nil // the tool's own file stays as the tool needs it
+		}
+		b.attrs &= old.attrs
+	}
+	l.binds[p.Path] = b
+	return nil
+}
+
+// admit refuses what no cage may show.
+func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
+	}
+	for _, own := range []string{tmpDir, homeDir, emptyDir, "/dev", "/proc", "/sys"} {
+		if above(path, own) {
+			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
+				Hint: "name a directory below it"}
+		}
+	}
+	for _, kernel := range []string{"/dev", "/proc", "/sys"} {
+		if above(kernel, path) {
+			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: " + kernel + " belongs to the kernel"}
+		}
+	}
+	for _, m := range l.masks {
+		if above(m, path) {
+			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is masked: no cage may show it",
+				Hint: "keep what the call needs outside " + m}
+		}
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind != unix.S_IFDIR && kind != unix.S_IFREG {
+		return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is neither a file nor a directory"}
+	}
+	return bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, dir: kind == unix.S_IFDIR,
+		layer: "binds-noexec", uid: st.Uid, gid: st.Gid}, nil
+}
+
+// cover hides each masked path that a bound directory would show.
+func (l *layout) cover() error {
+	for _, m := range l.masks {
+		if _, ok := l.covered(m); !ok {
+			continue
+		}
+		info, err := os.Lstat(m)
+		if os.IsNotExist(err) || err == nil && info.Mode()&os.ModeSymlink != 0 {
+			continue // where a symlink leads is a mask of its own
+		}
+		if err != nil {
+			return refuse("masks", err)
+		}
+		b := bind{source: "/dev/null", target: m, layer: "masks", attrs: readOnly | inert}
+		if info.IsDir() {
+			b.source, b.dir = strings.TrimPrefix(emptyDir, "/"), true
+		} else {
+			b.dev, b.ino = l.binds["/dev/null"].dev, l.binds["/dev/null"].ino
+		}
+		l.binds[m] = b
+	}
+	return nil
+}
+
+// emit lays the tree out as steps. Names are made first, parents before children, then mounted upon.
+func (l *layout) emit(p *plan) {
+	p.add("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
+	p.add("root-readonly", inside.Enter, nil, base)
+	for _, d := range []string{tmpDir, filepath.Dir(homeDir), homeDir} {
+		p.add("tmp-private", inside.Dir, []uint64{0o755}, d[1:])
+	}
+	flags := []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}
+	p.add("tmp-private", inside.Tmpfs, flags, tmpDir[1:], fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", tmpBytes))
+	p.add("tmp-private", inside.Tmpfs, flags, homeDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=16384", homeBytes))
+	l.names(p)
+	if l.proc {
+		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
+	}
+	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
+		b := l.binds[target]
+		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
+	}
+	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
+}
+
+// names makes the directories, mount points, symlinks and files that no bind brings along.
+func (l *layout) names(p *plan) {
+	nodes := map[string]step{}
+	made := map[string]bool{"/": true, tmpDir: true, homeDir: true, filepath.Dir(homeDir): true}
+	put := func(path string, op uint8, n []uint64, words ...string) {
+		if _, inBind := l.covered(path); inBind || made[path] {
+			return
+		}
+		for d := filepath.Dir(path); !made[d]; d = filepath.Dir(d) {
+			made[d] = true
+			nodes[d] = step{inside.Step{Op: inside.Dir, N: []uint64{0o755}, S: []string{d[1:]}}, "root-readonly"}
+		}
+		made[path] = true
+		nodes[path] = step{inside.Step{Op: op, N: n, S: append([]string{path[1:]}, words...)}, "root-readonly"}
+	}
+	for path, target := range l.links {
+		put(path, inside.Link, nil, target)
+	}
+	for path, b := range l.binds {
+		if b.dir {
+			put(path, inside.Dir, []uint64{0o755})
+		} else {
+			put(path, inside.File, []uint64{0o444}, "")
+		}
+	}
+	for path, content := range l.files {
+		put(path, inside.File, []uint64{0o444}, content)
+	}
+	if l.proc {
+		put("/proc", inside.Dir, []uint64{0o555})
+	}
+	put(emptyDir, inside.Dir, []uint64{0o555})
+	for _, path := range slices.Sorted(maps.Keys(nodes)) {
+		p.steps = append(p.steps, nodes[path])
+	}
+}

@@ -1,0 +1,177 @@
+// Package hostile builds git repositories that attack whoever looks at them: one per configuration
+// key, each proven by its effect. Tests of the git pack and of the cage share them.
+//
+// The protocol: what an attack makes git run creates the file Marker and writes the word Ran to
+// stderr; what an attack makes git reveal or write stands in Leak. Looking at the repository with
+// the plain command Control must show one of the two, else the attack is not live and proves
+// nothing; looking at it through the gate must show neither.
+package hostile
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Ran is what an attack's program writes to stderr.
+const Ran = "hostile-program-ran"
+
+// Wall says what stops an attack.
+type Wall string
+
+// The walls. Options are those of the manifest: its args and its env, without any cage.
+const (
+	Options Wall = "options"
+	Cage    Wall = "cage"
+)
+
+// Repository is one attack, built.
+type Repository struct {
+	Key     string // the configuration key, or the file, that attacks
+	Wall    Wall
+	Dir     string   // what to look at: the value of the input repo
+	Control []string // arguments of plain git, run in Dir, by which the attack is live
+	TTY     bool     // live only when stdout is a terminal
+	Marker  string   // a file that comes to exist when the attack's program runs
+	Leak    string   // text that stands in the output when the attack works; "" when it runs a program
+}
+
+// attack describes a Repository before it is built.
+type attack struct {
+	key     string
+	wall    Wall
+	control []string
+	tty     bool
+	leak    string
+	build   func(*builder)
+}
+
+// Repositories builds every attack in a directory of its own below dir. Building wants git and sh.
+func Repositories(t testing.TB, dir string) []Repository {
+	t.Helper()
+	var repos []Repository
+	for _, a := range attacks() {
+		root := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-", "*", "x").Replace(a.key))
+		b := newBuilder(t, root)
+		a.build(b)
+		repos = append(repos, Repository{Key: a.key, Wall: a.wall, Dir: b.look, Control: a.control, TTY: a.tty, Marker: b.marker, Leak: a.leak})
+	}
+	return repos
+}
+
+// Inert builds one repository in which every key of [Dead] is set to run the marker's program.
+func Inert(t testing.TB, dir string) Repository {
+	t.Helper()
+	b := newBuilder(t, filepath.Join(dir, "inert"))
+	b.write("repo/.gitattributes", "* merge=evil filter=evil\n")
+	b.commit("attributes")
+	b.merge()
+	for _, d := range Dead() {
+		b.config(d.Key, d.value(b))
+	}
+	b.write("repo/file", "changed\n")
+	return Repository{Key: "inert", Wall: Options, Dir: b.look, Marker: b.marker}
+}
+
+// builder makes one repository.
+type builder struct {
+	t      testing.TB
+	root   string // everything of this attack
+	repo   string
+	look   string // what will be looked at; the repository unless the attack says otherwise
+	marker string
+	evil   string // a program inside the repository that leaves the marker
+}
+
+// newBuilder makes a repository with two commits, a program that leaves the marker and, in the work
+// tree, a file that differs from the index.
+func newBuilder(t testing.TB, root string) *builder {
+	t.Helper()
+	repo := filepath.Join(root, "repo")
+	b := &builder{t: t, root: root, repo: repo, look: repo, marker: filepath.Join(root, "marker"), evil: filepath.Join(repo, ".git", "evil")}
+	b.mkdir(repo)
+	b.git("init", "--quiet", "--initial-branch=main")
+	b.write("repo/file", "one\n")
+	b.commit("one")
+	b.write("repo/file", "two\n")
+	b.commit("two")
+	b.write("repo/file", "three\n")
+	b.program(".git/evil", "")
+	return b
+}
+
+// program writes a script below the repository that leaves the marker and then does as told.
+func (b *builder) program(name, then string) {
+	b.write("repo/"+name, "#!/bin/sh\n"+b.command()+"\n"+then+"\n")
+	b.check(os.Chmod(filepath.Join(b.repo, name), 0o755))
+}
+
+// command is a shell command that leaves the marker.
+func (b *builder) command() string { return "echo ran >'" + b.marker + "'; echo " + Ran + " >&2" }
+
+func (b *builder) check(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *builder) mkdir(path string) { b.t.Helper(); b.check(os.MkdirAll(path, 0o755)) }
+
+// write makes a file below the attack's directory.
+func (b *builder) write(name, content string) {
+	b.t.Helper()
+	path := filepath.Join(b.root, name)
+	b.mkdir(filepath.Dir(path))
+	b.check(os.WriteFile(path, []byte(content), 0o644))
+}
+
+func (b *builder) read(name string) string {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.root, name))
+	b.check(err)
+	return string(data)
+}
+
+// git runs plain git in the repository.
+func (b *builder) git(args ...string) string { b.t.Helper(); return b.in(b.repo, "", args...) }
+
+// in runs plain git in dir and returns what it wrote, without the last newline.
+func (b *builder) in(dir, stdin string, args ...string) string {
+	b.t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always"}, args...)...)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, Environ(b.root), strings.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		b.t.Fatalf("git %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+// Environ is the environment of plain git: no configuration but the repository's own.
+func Environ(home string) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=xterm", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=An Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=An Author", "GIT_COMMITTER_EMAIL=author@example.org"}
+}
+
+func (b *builder) config(key, value string) { b.t.Helper(); b.git("config", key, value) }
+
+func (b *builder) commit(message string) {
+	b.t.Helper()
+	b.git("add", "--all")
+	b.git("commit", "--quiet", "--allow-empty", "--message="+message)
+}
+
+// merge leaves a merge commit on main that touched one file from both sides.
+func (b *builder) merge() {
+	b.t.Helper()
+	b.git("checkout", "--quiet", "-b", "side")
+	b.write("repo/other", "side\n")
+	b.commit("side")
+	b.git("checkout", "--quiet", "main")
+	b.write("repo/more", "main\n")
+	b.commit("main")
+	b.git("merge", "--quiet", "--no-edit", "side")
+}
