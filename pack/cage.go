@@ -10,15 +10,18 @@ import (
 
 func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 	b := &m.Backend
-	r.fields(n, "backend", map[string]func(ast.Node){
+	seen := r.fields(n, "backend", map[string]func(ast.Node){
 		"type":         choice(r.source, "type", backends, &b.Type),
 		"command":      r.command(&b.Command),
 		"args":         func(n ast.Node) { at.args = n; r.texts("args", &b.Args)(n) },
 		"cwdFromInput": r.word("cwdFromInput", inputName, &b.CwdFromInput),
 		"env":          r.env(m),
 	})
-	r.need(n, "backend", map[string]bool{"type": b.Type != "", "command": b.Command != "" || b.Type != "subprocess"})
-	if b.Type != "" && b.Type != "subprocess" {
+	r.need(n, "backend", seen, "type")
+	switch b.Type {
+	case "subprocess":
+		r.need(n, "backend", seen, "command")
+	case "builtin", "mcp", "remote", "sandbox":
 		r.fault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)
 	}
 }

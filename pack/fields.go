@@ -141,11 +141,11 @@ func (r *reader) credentials(p *[]credential) func(ast.Node) {
 	return func(n ast.Node) {
 		for _, item := range r.items(n, "credentials") {
 			var c credential
-			r.fields(item, "a credential", map[string]func(ast.Node){
+			seen := r.fields(item, "a credential", map[string]func(ast.Node){
 				"name": r.word("name", inputName, &c.Name),
 				"env":  r.word("env", envName, &c.Env),
 			})
-			r.need(item, "a credential", map[string]bool{"name": c.Name != "", "env": c.Env != ""})
+			r.need(item, "a credential", seen, "name", "env")
 			r.variable(item, c.Env)
 			*p = append(*p, c)
 		}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"bailey"
@@ -80,43 +79,30 @@ type reader struct {
 func (r *reader) pack(n ast.Node) *Pack {
 	p := &Pack{}
 	var list ast.Node
-	r.fields(n, "the pack", map[string]func(ast.Node){
+	seen := r.fields(n, "the pack", map[string]func(ast.Node){
 		"name":         r.word("name", packName, &p.Name),
 		"version":      r.word("version", version, &p.Version),
 		"description":  r.text("description", &p.Description),
 		"capabilities": func(n ast.Node) { list = n },
 	})
-	r.need(n, "the pack", map[string]bool{"name": p.Name != "", "version": p.Version != "", "capabilities": list != nil})
-	if len(r.faults) > 0 && p.Name == "" || list == nil {
+	r.need(n, "the pack", seen, "name", "version", "capabilities")
+	if list == nil {
 		return p
 	}
 	items := r.items(list, "capabilities")
 	if len(items) == 0 {
 		r.fault(tokenOf(list), "capabilities wants at least one")
 	}
-	seen := map[bailey.CapabilityID]bool{}
+	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
 		c := r.capability(item, p)
-		if seen[c.ID] && c.ID != "" {
+		if ids[c.ID] {
 			r.fault(tokenOf(item), "capability %s stands here twice", c.ID)
 		}
-		seen[c.ID] = true
+		ids[c.ID] = true
 		p.Capabilities = append(p.Capabilities, c)
 	}
 	return p
-}
-
-// need records one fault for all keys that are missing.
-func (s *source) need(n ast.Node, what string, have map[string]bool) {
-	var missing []string
-	for _, k := range keys(have) {
-		if !have[k] {
-			missing = append(missing, k)
-		}
-	}
-	if len(missing) > 0 {
-		s.fault(tokenOf(n), "%s wants %s", what, strings.Join(missing, ", "))
-	}
 }
 
 // nodes are the parts of a capability that are read after the rest is known.
@@ -127,9 +113,8 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	m := manifest{Pack: p.Name, Version: p.Version, Isolation: Jail, Env: map[string]string{}}
 	at := nodes{}
 	var name string
-	r.fields(n, "a capability", r.capabilityFields(&m, &name, &at))
-	r.need(n, "a capability", map[string]bool{"name": name != "", "backend": at.backend != nil, "risk": m.Risk != "",
-		"sideEffectClass": m.SideEffect != "", "reversibility": m.Reversibility != ""})
+	seen := r.fields(n, "a capability", r.capabilityFields(&m, &name, &at))
+	r.need(n, "a capability", seen, "name", "backend", "risk", "sideEffectClass", "reversibility")
 	m.ID = r.id(n, p.Name, name)
 	if at.backend != nil {
 		r.backend(at.backend, &m, &at)

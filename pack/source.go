@@ -168,8 +168,9 @@ func (s *source) narrow(tokens token.Tokens) bool {
 	return true
 }
 
-// fields calls the function of each key in the mapping n. An unknown or repeated key is a fault.
-func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)) {
+// fields calls the function of each key in the mapping n and returns the keys that were there. An
+// unknown or repeated key is a fault.
+func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)) map[string]bool {
 	seen := map[string]bool{}
 	for _, kv := range s.pairs(n, what) {
 		key, ok := keyText(kv.Key)
@@ -190,6 +191,20 @@ func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)
 			seen[key] = true
 			read(kv.Value)
 		}
+	}
+	return seen
+}
+
+// need records one fault for all the keys that were not there.
+func (s *source) need(n ast.Node, what string, seen map[string]bool, wanted ...string) {
+	var missing []string
+	for _, k := range wanted {
+		if !seen[k] {
+			missing = append(missing, k)
+		}
+	}
+	if len(missing) > 0 {
+		s.fault(tokenOf(n), "%s wants %s", what, strings.Join(missing, ", "))
 	}
 }
 
@@ -250,9 +265,9 @@ func (s *source) text(what string, p *string) func(ast.Node) {
 	return func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.StringNode:
-			*p = n.Value
+			*p = s.sound(n, n.Value)
 		case *ast.LiteralNode:
-			*p = n.Value.Value
+			*p = s.sound(n, n.Value.Value)
 		default:
 			s.wants(n, what, "a string")
 		}

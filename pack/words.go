@@ -40,9 +40,10 @@ func near(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// closest returns the known word with the smallest edit distance, none beyond a third of the word.
+// closest returns the known word with the smallest edit distance: at most two, or a third of a long
+// word, or one of a word of two letters.
 func closest(word string, known []string) string {
-	best, least := "", max(1, min(len(word), maxShown)/3)+1
+	best, least := "", max(min(2, len(word)-1), min(len(word), maxShown)/3)+1
 	for _, k := range known {
 		if d := distance(clip(word), k); d < least {
 			best, least = k, d

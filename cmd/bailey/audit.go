@@ -8,6 +8,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 )
 
 func (a *app) auditVerb() *cobra.Command {
@@ -26,7 +27,7 @@ pass the gate is not in it.`,
 			if err != nil {
 				return err
 			}
-			report, err := audit.VerifyDir(dir)
+			report, err := ledger.Verify(dir)
 			if err != nil {
 				return err
 			}
@@ -53,7 +54,7 @@ func (a *app) verdict(r audit.Report) error {
 	case r.OK:
 		fmt.Fprintf(a.stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
 	default:
-		a.say(string(bailey.Invalid), r.Bad.String(), "keep the file as it is and compare it with a copy; a gateway will not append to it")
+		a.say(string(bailey.Invalid), r.FirstBad.Error(), "keep the file as it is and compare it with a copy; a gateway will not append to it")
 	}
 	if !r.OK {
 		return exit(exitDenied)

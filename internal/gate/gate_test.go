@@ -221,6 +221,13 @@ func TestHooksOnlyTighten(t *testing.T) {
 	}
 
 	w = newWorld(t)
+	w.verdict = Verdict{Effect: bailey.Ask, Rule: bailey.Rule{ID: "hook:x"}}
+	w.answer = answer(bailey.Answer{Reason: "no"})
+	if res := w.gate().Do(t.Context(), call()); !errors.Is(res.Err, bailey.Denied) || w.happened("lend") {
+		t.Errorf("a hook's question was answered no and the call went on: %+v", res)
+	}
+
+	w = newWorld(t)
 	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "changed"}}
 	res := w.gate().Do(t.Context(), call())
 	want := []string{"intent", "restore", "plan", "decide", "pre", "restore", "plan", "decide", "decide", "lend", "run -- changed", "post", "outcome"}

@@ -57,9 +57,16 @@ func readQuery(conn *peer.Conn) (q Query, err error) {
 		return q, err
 	}
 	conn.SetReadDeadline(time.Time{})
+	if kind != frameQuery {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no query", kind)}
+	}
+	return parseQuery(b)
+}
+
+func parseQuery(b []byte) (q Query, err error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	if err := dec.Decode(&q); err != nil || kind != frameQuery {
+	if err := dec.Decode(&q); err != nil {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the query is not one", Err: err}
 	}
 	switch {

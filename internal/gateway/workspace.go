@@ -51,7 +51,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	}
 	real, err := pathOf(f)
 	if err == nil {
-		err = w.admit(root, real, in, f)
+		err = admit(root, real, in, f)
 	}
 	if err != nil {
 		f.Close()
@@ -60,7 +60,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
 }
 
-func (w *Workspaces) admit(root, real string, in pack.PathInput, f *os.File) error {
+func admit(root, real string, in pack.PathInput, f *os.File) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -68,9 +68,6 @@ func (w *Workspaces) admit(root, real string, in pack.PathInput, f *os.File) err
 	case !within(root, real):
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %s is outside the workspace %s", in.Name, real, root),
 			Hint: "start from the project's own directory: that directory is the workspace"}
-	case slices.ContainsFunc(w.masks, func(m string) bool { return within(m, real) }):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %s is masked: it holds secrets", in.Name, real),
-			Hint: "no call may name it"}
 	case in.Dir && !info.IsDir():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %s is not a directory", in.Name, real)}
 	case !info.IsDir() && !info.Mode().IsRegular():

@@ -54,7 +54,9 @@ func without(env []string, name string) []string {
 func checkEnv(v string) (string, error) {
 	name, value, ok := strings.Cut(v, "=")
 	switch {
-	case !ok || !validName(name):
+	case !ok:
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "an environment variable lacks its value", Hint: "write it as NAME=value"}
+	case !validName(name):
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no environment name", name),
 			Hint: "names are letters, digits and _, and do not begin with a digit"}
 	case strings.Contains(value, "\x00"):

@@ -44,6 +44,7 @@ type layout struct {
 	files map[string]string // path to content
 	masks []string
 	proc  bool
+	empty bool // a masked directory needs emptyDir
 }
 
 func newLayout() *layout {
@@ -215,7 +216,7 @@ func (l *layout) cover() error {
 		}
 		b := bind{source: "/dev/null", target: m, layer: "masks", attrs: readOnly | inert}
 		if info.IsDir() {
-			b.source, b.dir = strings.TrimPrefix(emptyDir, "/"), true
+			b.source, b.dir, l.empty = emptyDir[1:], true, true
 		} else {
 			b.dev, b.ino = l.binds["/dev/null"].dev, l.binds["/dev/null"].ino
 		}
@@ -225,7 +226,8 @@ func (l *layout) cover() error {
 }
 
 // emit lays the tree out as steps. Names are made first, parents before children, then mounted upon.
-func (l *layout) emit(p *plan) {
+// With donate the places are mounts that the gateway makes itself, since PID 1 could not open them.
+func (l *layout) emit(p *plan, donate bool) {
 	p.add("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
 	p.add("root-readonly", inside.Enter, nil, base)
 	for _, d := range []string{tmpDir, filepath.Dir(homeDir), homeDir} {
@@ -240,6 +242,10 @@ func (l *layout) emit(p *plan) {
 	}
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
+		if b.place != nil && donate {
+			p.add(b.layer, inside.Donated, []uint64{0, b.dev, b.ino, b.attrs, uint64(b.uid), uint64(b.gid)}, b.source, target[1:])
+			continue
+		}
 		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
 	}
 	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
@@ -276,7 +282,9 @@ func (l *layout) names(p *plan) {
 	if l.proc {
 		put("/proc", inside.Dir, []uint64{0o555})
 	}
-	put(emptyDir, inside.Dir, []uint64{0o555})
+	if l.empty {
+		put(emptyDir, inside.Dir, []uint64{0o555})
+	}
 	for _, path := range slices.Sorted(maps.Keys(nodes)) {
 		p.steps = append(p.steps, nodes[path])
 	}

@@ -44,6 +44,9 @@ func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
 func (p *plan) layers() []string {
 	names := append([]string(nil), cloneLayers...)
 	seen := map[string]bool{"": true}
+	for _, name := range names {
+		seen[name] = true
+	}
 	for _, s := range p.steps {
 		if !seen[s.layer] {
 			seen[s.layer] = true

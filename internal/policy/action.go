@@ -47,6 +47,7 @@ type action struct {
 	groups []string
 	entity cedar.Entity
 	input  *shape
+	sig    string // the input's type; equal for equal types
 }
 
 func (a *action) writes() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }
@@ -84,6 +85,7 @@ func newAction(in Action) (*action, error) {
 	if a.input, err = parseInput(in.InputSchema); err != nil {
 		return nil, fmt.Errorf("%s: %w", in.ID, err)
 	}
+	a.sig = a.input.signature()
 	a.entity = cedar.Entity{UID: a.uid, Parents: parents(a.groups)}
 	return a, nil
 }

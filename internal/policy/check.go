@@ -17,7 +17,10 @@ func (f *findings) check(m *model, r *rule) {
 		return // the validator below is safe only on what passed here
 	}
 	scope := m.scope(r.ast.Action)
-	uids, looks := mentioned(r.ast)
+	uids, looks, reads := mentioned(r.ast)
+	if !looks {
+		scope = alike(scope, reads)
+	}
 	v := m.validator(scope, append(uids, scoped(r.ast.Action)...))
 	if len(scope) == 0 && grouped(r.ast.Action) {
 		v = validate.New(m.bare)
@@ -123,11 +126,13 @@ func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
 }
 
 // mentioned returns the actions and groups that a rule's conditions spell out, and whether they look at
-// the action at all.
-func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks bool) {
+// the action and read the input at all.
+func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
+			case ast.NodeTypeAccess:
+				reads = reads || n.Value == "input"
 			case ast.NodeTypeVariable:
 				looks = looks || n.Name == "action"
 			case ast.NodeValue:
@@ -138,7 +143,24 @@ func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks bool) {
 			return true
 		})
 	}
-	return uids, looks
+	return uids, looks, reads
+}
+
+// alike keeps one action of those that a rule cannot tell apart: it does not look at the action, and their
+// inputs have one type or it does not read the input. Their checks would end alike.
+func alike(scope []*action, reads bool) (out []*action) {
+	seen := map[string]bool{}
+	for _, a := range scope {
+		sig := ""
+		if reads {
+			sig = a.sig
+		}
+		if !seen[sig] {
+			seen[sig] = true
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // grouped says whether a scope takes in the members of a group.

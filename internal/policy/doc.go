@@ -29,12 +29,15 @@
 //	           dir, cage, profile, environment   String, "" when there is none
 //	           session      {id String, unattended Bool}
 //	           unattended   Bool
-//	           writes       Bool, the side-effect class is neither none nor readOnly
+//	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor
+//	                        readOnly
 //	           restores     Set<String>
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
 //	           approvals    Set<String>, rules whose grants are in hand
 //
-// The groups of the classes always exist; pack groups exist for the packs that are loaded.
+// The groups of the classes always exist; pack groups exist for the packs that are loaded. A rule for many
+// actions may use the inputs of some under `action in Action::"git.push" && …`; `==` does not serve, for
+// the check of types takes no notice of it.
 //
 // # Input
 //

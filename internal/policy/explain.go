@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	cast "github.com/cedar-policy/cedar-go/ast"
@@ -43,6 +44,23 @@ func (e *Engine) Explain(r bailey.Request) Explanation {
 	}
 	out.Change = e.change(v)
 	return out
+}
+
+// String writes the explanation for a terminal.
+func (x Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", x.Outcome, x.Capability)
+	if x.Reason != "" {
+		fmt.Fprintf(&b, "\n%s", x.Reason)
+	}
+	for _, r := range x.Rules {
+		fmt.Fprintf(&b, "\n\n%s %s at %s\n  %s", r.Effect, r.ID, r.Source, strings.ReplaceAll(r.Text, "\n", "\n  "))
+	}
+	if len(x.Change) > 0 {
+		fmt.Fprintf(&b, "\n\nwhat would change it\n  %s", strings.Join(x.Change, "\n  "))
+	}
+	fmt.Fprintf(&b, "\n\n%d rules take this action in; policy %.12s", x.Considered, x.Policy)
+	return b.String()
 }
 
 func (e *Engine) cite(r bailey.Rule) Cited {

@@ -133,27 +133,27 @@ func TestShapes(t *testing.T) {
 		{``, `{}`}, {`null`, `{}`}, {`true`, `{}`}, {`[]`, `{}`}, {`"object"`, `{}`}, {`{}`, `{}`}, {`{"type":"string"}`, `{}`},
 		{`{"type":"object"}`, `{}`},
 		{`{"type":"object","properties":null}`, `{}`},
-		{`{"type":"object","properties":{"a":{"type":"string"}}}`, `{a?String}`},
-		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a","b"]}`, `{a String}`},
+		{`{"type":"object","properties":{"a":{"type":"string"}}}`, `{"a"?:String}`},
+		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a","b"]}`, `{"a":String}`},
 		{`{"type":"object","properties":{"a":{"type":"string"}},"required":"a"}`, `{}`},
 		{`{"type":"object","properties":{"a":{"Type":"string"}}}`, `{}`},
 		{`{"Type":"object","properties":{"a":{"type":"string"}}}`, `{}`},
 		{`{"type":"object","Properties":{"a":{"type":"string"}}}`, `{}`},
 		{`{"type":["object"],"properties":{"a":{"type":"string"}}}`, `{}`},
-		{`{"type":"object","properties":{"a":{"type":"integer","enum":[1]},"b":{"type":"boolean"},"c":{"type":"number"},"d":{"$ref":"#"},"e":true}}`, `{a?Long b?Bool}`},
-		{`{"type":"object","properties":{"a":{"type":"array"},"b":{"type":"array","items":{"type":"string"}},"c":{"type":"array","items":[{"type":"string"}]},"d":{"type":"array","items":{"type":"boolean"}},"e":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`, `{b?Set<String>}`},
-		{`{"type":"object","properties":{"_opaque":{"type":"string"},"a":{"type":"integer"}},"required":["_opaque"]}`, `{a?Long}`},
-		{nest(2), `{p?{p?String}}`},
-		{nest(maxShape), strings.Repeat(`{p?`, maxShape) + `String` + strings.Repeat(`}`, maxShape)},
-		{nest(maxShape + 1), strings.Repeat(`{p?`, maxShape-1) + `{}` + strings.Repeat(`}`, maxShape-1)},
-		{nest(2000), strings.Repeat(`{p?`, maxShape-1) + `{}` + strings.Repeat(`}`, maxShape-1)},
+		{`{"type":"object","properties":{"a":{"type":"integer","enum":[1]},"b":{"type":"boolean"},"c":{"type":"number"},"d":{"$ref":"#"},"e":true}}`, `{"a"?:Long "b"?:Bool}`},
+		{`{"type":"object","properties":{"a":{"type":"array"},"b":{"type":"array","items":{"type":"string"}},"c":{"type":"array","items":[{"type":"string"}]},"d":{"type":"array","items":{"type":"boolean"}},"e":{"type":"array","items":{"type":"array","items":{"type":"string"}}}}}`, `{"b"?:Set<String>}`},
+		{`{"type":"object","properties":{"_opaque":{"type":"string"},"a":{"type":"integer"}},"required":["_opaque"]}`, `{"a"?:Long}`},
+		{nest(2), `{"p"?:{"p"?:String}}`},
+		{nest(maxShape), strings.Repeat(`{"p"?:`, maxShape) + `String` + strings.Repeat(`}`, maxShape)},
+		{nest(maxShape + 1), strings.Repeat(`{"p"?:`, maxShape-1) + `{}` + strings.Repeat(`}`, maxShape-1)},
+		{nest(2000), strings.Repeat(`{"p"?:`, maxShape-1) + `{}` + strings.Repeat(`}`, maxShape-1)},
 	} {
 		s, err := parseInput(json.RawMessage(c.schema))
 		if err != nil {
 			t.Errorf("%.80s: %v", c.schema, err)
 			continue
 		}
-		if got := s.String(); got != c.want {
+		if got := s.signature(); got != c.want {
 			t.Errorf("%.80s: %s, want %s", c.schema, got, c.want)
 		}
 	}
@@ -162,28 +162,6 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%.40s is taken", bad)
 		}
 	}
-}
-
-func (s *shape) String() string {
-	switch s.kind {
-	case whole:
-		return "Long"
-	case flag:
-		return "Bool"
-	case texts:
-		return "Set<String>"
-	case wholes:
-		return "Set<Long>"
-	case record:
-		var parts []string
-		for _, f := range s.fields {
-			if f.shape != nil {
-				parts = append(parts, f.name+map[bool]string{true: " ", false: "?"}[f.required]+f.shape.String())
-			}
-		}
-		return "{" + strings.Join(parts, " ") + "}"
-	}
-	return "String"
 }
 
 func TestActionsRefused(t *testing.T) {

@@ -213,6 +213,16 @@ func TestContext(t *testing.T) {
 	want(t, e.Decide(req), bailey.Allow, "", "p")
 }
 
+// A path open for writing counts as writing, whatever the manifest calls the action.
+func TestWrites(t *testing.T) {
+	e := load(t, permitAll+`@id("ro") @reason("nothing is written") forbid (principal, action, resource) when { context.writes };`)
+	r := request("git.status", map[string]any{"repo": "."})
+	want(t, e.Decide(r), bailey.Allow, "", "all")
+	r.Writes = true
+	want(t, e.Decide(r), bailey.Deny, "nothing is written", "ro")
+	want(t, e.Decide(push()), bailey.Deny, "nothing is written", "ro")
+}
+
 func TestStarter(t *testing.T) {
 	src := Starter()
 	e, err := Load(Config{Sources: []Source{src}, Actions: testActions()})
@@ -308,6 +318,11 @@ func TestExplain(t *testing.T) {
 	}
 	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m0s" {
 		t.Errorf("change %q", x.Change)
+	}
+	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed once", "3 rules"} {
+		if !strings.Contains(x.String(), part) {
+			t.Errorf("no %q in %s", part, x)
+		}
 	}
 	for _, c := range []struct {
 		input map[string]any

@@ -54,7 +54,7 @@ func newWorld(a *action, r bailey.Request) (*world, error) {
 			"unattended": cedar.Boolean(r.Session.Unattended),
 		}),
 		"unattended": cedar.Boolean(r.Session.Unattended),
-		"writes":     cedar.Boolean(a.writes()),
+		"writes":     cedar.Boolean(r.Writes || a.writes()),
 		"restores":   set(r.Restores),
 		"time": cedar.NewRecord(cedar.RecordMap{
 			"epoch":   cedar.Long(r.Time.Unix()),

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // attacks lists them all. What runs a program comes first, then what leaks, then what only the cage
@@ -93,13 +94,18 @@ func textconv(b *builder) {
 	b.config("diff.evil.textconv", b.evil)
 }
 
-// touch makes the index look stale, so that git refreshes and writes it.
+// touch makes the index look stale, so that git refreshes and writes it, anew at every look.
 func (b *builder) touch() {
 	b.write("repo/stale", "stale\n")
 	b.git("add", "stale")
 	b.git("commit", "--quiet", "--message=stale", "stale")
-	b.check(os.Chtimes(filepath.Join(b.repo, "stale"), past, past))
-	os.Remove(b.marker) // a hook ran while building
+	at := time.Unix(1_000_000_000, 0)
+	b.arm = func() {
+		at = at.Add(time.Hour)
+		b.check(os.Chtimes(filepath.Join(b.repo, "stale"), at, at))
+		os.Remove(b.marker)
+	}
+	b.arm()
 }
 
 func signatures() []attack {

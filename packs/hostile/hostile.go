@@ -8,6 +8,7 @@
 package hostile
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ type Repository struct {
 	TTY     bool     // live only when stdout is a terminal
 	Marker  string   // a file that comes to exist when the attack's program runs
 	Leak    string   // text that stands in the output when the attack works; "" when it runs a program
+	Arm     func()   // call before every look: restores what a look may have spent
 }
 
 // attack describes a Repository before it is built.
@@ -56,7 +58,7 @@ func Repositories(t testing.TB, dir string) []Repository {
 		root := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-", "*", "x").Replace(a.key))
 		b := newBuilder(t, root)
 		a.build(b)
-		repos = append(repos, Repository{Key: a.key, Wall: a.wall, Dir: b.look, Control: a.control, TTY: a.tty, Marker: b.marker, Leak: a.leak})
+		repos = append(repos, Repository{Key: a.key, Wall: cmp.Or(a.wall, Options), Dir: b.look, Control: a.control, TTY: a.tty, Marker: b.marker, Leak: a.leak, Arm: b.arm})
 	}
 	return repos
 }
@@ -72,7 +74,7 @@ func Inert(t testing.TB, dir string) Repository {
 		b.config(d.Key, d.value(b))
 	}
 	b.write("repo/file", "changed\n")
-	return Repository{Key: "inert", Wall: Options, Dir: b.look, Marker: b.marker}
+	return Repository{Key: "inert", Wall: Options, Dir: b.look, Marker: b.marker, Arm: b.arm}
 }
 
 // builder makes one repository.
@@ -83,6 +85,7 @@ type builder struct {
 	look   string // what will be looked at; the repository unless the attack says otherwise
 	marker string
 	evil   string // a program inside the repository that leaves the marker
+	arm    func()
 }
 
 // newBuilder makes a repository with two commits, a program that leaves the marker and, in the work
@@ -91,6 +94,7 @@ func newBuilder(t testing.TB, root string) *builder {
 	t.Helper()
 	repo := filepath.Join(root, "repo")
 	b := &builder{t: t, root: root, repo: repo, look: repo, marker: filepath.Join(root, "marker"), evil: filepath.Join(repo, ".git", "evil")}
+	b.arm = func() { os.Remove(b.marker) }
 	b.mkdir(repo)
 	b.git("init", "--quiet", "--initial-branch=main")
 	b.write("repo/file", "one\n")
@@ -141,7 +145,7 @@ func (b *builder) git(args ...string) string { b.t.Helper(); return b.in(b.repo,
 // in runs plain git in dir and returns what it wrote, without the last newline.
 func (b *builder) in(dir, stdin string, args ...string) string {
 	b.t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always", "-c", "core.fsync=none"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, Environ(b.root), strings.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {

@@ -3,10 +3,7 @@ package hostile
 import (
 	"os"
 	"path/filepath"
-	"time"
 )
-
-var past = time.Unix(1_000_000_000, 0)
 
 // secret stands for what lies outside the repository, in file names and in contents.
 const secret = "outside-secret"
@@ -65,7 +62,8 @@ func leaking() []attack {
 			tree := b.git("rev-parse", "HEAD^{tree}")
 			b.git("replace", "HEAD", b.git("commit-tree", "-m", secret, tree))
 		}},
-		{key: "i18n.logOutputEncoding", control: log(), leak: "t\x00w\x00o\x00", build: set("i18n.logOutputEncoding", text("UTF-16LE"))},
+		// In UTF-16 git's messages end at their first NUL: the commit shows neither author nor text.
+		{key: "i18n.logOutputEncoding", control: log(), leak: "\n\n\ncommit", build: set("i18n.logOutputEncoding", text("UTF-16LE"))},
 		{key: "color.ui", control: log(), leak: "\x1b[", build: set("color.ui", text("always"))},
 		{key: "color.status", control: status(), leak: "\x1b[", build: set("color.status", text("always"))},
 		{key: "color.diff", control: diff(), leak: "\x1b[", build: set("color.diff", text("always"))},

@@ -1,0 +1,194 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func seeds(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.jsonl")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no seeds", err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, uint(len(data)/2), byte('x'))
+	}
+}
+
+// FuzzVerify: whatever the bytes, no panic; what verifies has one encoding; and with any byte changed it
+// no longer verifies.
+func FuzzVerify(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte, at uint, to byte) {
+		report, err := Verify(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !report.OK {
+			if b := report.FirstBad; b == nil || b.Entry != report.Entries+1 || b.Offset < 0 || b.Offset > int64(len(data)) {
+				t.Fatalf("%+v", report)
+			}
+			return
+		}
+		if again := reencode(t, data); !bytes.Equal(again, data) {
+			t.Fatalf("%q\nverifies, and its entries encode to\n%q", data, again)
+		}
+		bad := bytes.Clone(data)
+		if i := at % uint(len(bad)); bad[i] != to {
+			bad[i] = to
+			if report, _ := Verify(bytes.NewReader(bad)); report.OK {
+				t.Fatalf("byte %d changed to %q: ok", i, to)
+			}
+		}
+	})
+}
+
+func reencode(t *testing.T, data []byte) (out []byte) {
+	for e, err := range Scan(bytes.NewReader(data), Head{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, h, err := Append(e.Prev, e)
+		if err != nil || h != e.Hash {
+			t.Fatal(h, e.Hash, err)
+		}
+		out = append(out, line...)
+	}
+	return out
+}
+
+// FuzzData compares the strict walker with encoding/json: whatever it accepts is JSON in compact form,
+// and it refuses nothing that is compact, but for keys that stand twice, bad UTF-8 and depth.
+func FuzzData(f *testing.F) {
+	for _, s := range []string{`{}`, `{"a":[1,-2.5e+3,true,null,"\u00e9\n"]}`, `{"a":{"b":{}},"b":[[],{}]}`, `{"a":01}`, `{"a":1 }`, `{"a":1,"\u0061":2}`, "{\"a\":\"\xff\"}", `{"a":1}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, err := checkData("x", data)
+		var compact bytes.Buffer
+		valid := json.Compact(&compact, data) == nil && bytes.Equal(compact.Bytes(), data) && len(data) > 0 && data[0] == '{' && utf8.Valid(data)
+		if err == nil && !valid {
+			t.Fatalf("accepted %q", data)
+		}
+		if err != nil && valid && !twice(data) && bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < maxDepth {
+			t.Fatalf("refused %q: %v", data, err)
+		}
+	})
+}
+
+// twice tells whether some object of data holds a key twice: then decoding loses a member.
+func twice(data []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	type level struct {
+		keys map[string]bool // nil in an array
+		key  bool            // the next string is one
+	}
+	var stack []level
+	for {
+		tok, err := dec.Token()
+		if err != nil {
+			return false
+		}
+		if top := len(stack) - 1; top >= 0 && stack[top].keys != nil {
+			if s, ok := tok.(string); ok && stack[top].key {
+				if stack[top].keys[s] {
+					return true
+				}
+				stack[top].keys[s], stack[top].key = true, false
+				continue
+			}
+			stack[top].key = true
+		}
+		switch tok {
+		case json.Delim('{'):
+			stack = append(stack, level{map[string]bool{}, true})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:len(stack)-1]
+		}
+	}
+}
+
+func TestAppendRefuses(t *testing.T) {
+	good := Entry{Seq: 1, Time: time.Unix(0, 0), Kind: "x", Data: json.RawMessage(`{}`)}
+	if _, _, err := Append(Hash{}, good); err != nil {
+		t.Fatal(err)
+	}
+	deep := bytes.Repeat([]byte(`{"a":`), maxDepth)
+	for name, change := range map[string]func(*Entry){
+		"no number":  func(e *Entry) { e.Seq = 0 },
+		"far future": func(e *Entry) { e.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"far past":   func(e *Entry) { e.Time = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"no kind":    func(e *Entry) { e.Kind = "" },
+		"quote":      func(e *Entry) { e.Kind = `x","data":{},"y":"` },
+		"newline":    func(e *Entry) { e.Kind = "x\n" },
+		"no data":    func(e *Entry) { e.Data = nil },
+		"array":      func(e *Entry) { e.Data = json.RawMessage(`[]`) },
+		"line break": func(e *Entry) { e.Data = json.RawMessage("{\n}") },
+		"too deep":   func(e *Entry) { e.Data = append(append(deep, '1'), bytes.Repeat([]byte("}"), maxDepth)...) },
+		"5 MiB":      func(e *Entry) { e.Data = json.RawMessage(`{"a":"` + string(bytes.Repeat([]byte("x"), 5<<20)) + `"}`) },
+		"no receipt": func(e *Entry) { e.Kind = KindIntent },
+		"receipt":    func(e *Entry) { e.Kind, e.Data = KindOutcome, json.RawMessage(`{"receipt":"a b"}`) },
+	} {
+		e := good
+		change(&e)
+		if line, _, err := Append(Hash{}, e); err == nil {
+			t.Errorf("%s: %.200s", name, line)
+		}
+	}
+}
+
+// Many keys are looked up as few are, and hostile numbers of them cost little.
+func TestManyKeys(t *testing.T) {
+	object := func(n int, last string) []byte {
+		b := []byte(`{"receipt":"r-1"`)
+		for i := range n {
+			b = append(b, `,"`...)
+			b = append(b, byte(0x61+i%26), byte(0x61+i/26%26), byte(0x61+i/676))
+			b = append(b, `":1`...)
+		}
+		return append(append(b, last...), '}')
+	}
+	for _, n := range []int{1, fewKeys - 2, fewKeys - 1, fewKeys, fewKeys + 1, 7000} {
+		for last, want := range map[string]map[string]bool{
+			``:                   {"x": true, KindIntent: true},
+			`,"aaa":2`:           {"x": false, KindIntent: false},
+			`,"AAA":2`:           {"x": true, KindIntent: false},
+			`,"\u0061aa":2`:      {"x": false, KindIntent: false},
+			`,"Receipt":"r-2"`:   {"x": true, KindIntent: false},
+			`,"zzzz":{"aaa":1}`:  {"x": true, KindIntent: true},
+			`,"zzzz":{"Z":1}`:    {"x": true, KindIntent: true},
+			`,"zz":{"Z":1,"Z":}`: {"x": false, KindIntent: false},
+		} {
+			for kind, ok := range want {
+				if _, err := checkData(kind, object(n, last)); (err == nil) != ok {
+					t.Errorf("%d keys, then %s, in %s: %v", n, last, kind, err)
+				}
+			}
+		}
+	}
+}
+
+func TestHashText(t *testing.T) {
+	var h, back Hash
+	h[0], h[31] = 0xab, 0xcd
+	text, err := h.MarshalText()
+	if err != nil || string(text) != h.String() || back.UnmarshalText(text) != nil || back != h {
+		t.Errorf("%s %v %v", text, back, err)
+	}
+	for _, bad := range []string{"", "ab", h.String() + "0", "AB" + h.String()[2:], "zz" + h.String()[2:]} {
+		if back.UnmarshalText([]byte(bad)) == nil {
+			t.Errorf("%q is a hash", bad)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"bailey/internal/gateway"
+	"bailey/internal/ktest"
+	"bailey/internal/peer"
+)
+
+// TestMain makes this test binary the program bailey as well: scripts run it, it starts itself as the
+// gateway, and the gateway re-executes it for each cage.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"bailey": main})
+}
+
+// TestScripts runs every verb for real: a gateway of its own per script, real cages, a real ledger.
+func TestScripts(t *testing.T) {
+	ktest.Require(t, "userns", "netns", "git")
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"json": jsonField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown,
+		},
+		Condition: func(cond string) (bool, error) {
+			if name, ok := strings.CutPrefix(cond, "has:"); ok {
+				return ktest.Has(name) == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+	})
+}
+
+func setup(env *testscript.Env) error {
+	home := filepath.Join(env.WorkDir, "me")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("BAILEY_HOME", filepath.Join(env.WorkDir, "home"))
+	for _, pair := range []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b",
+		"GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z"} {
+		name, value, _ := strings.Cut(pair, "=")
+		env.Setenv(name, value)
+	}
+	return nil
+}
+
+// json FILE PATH WANT compares one field of a JSON file, named as a.b.0.c; WANT * only wants it present.
+func jsonField(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: json FILE PATH WANT")
+	}
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
+	for _, key := range strings.Split(args[1], ".") {
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[key]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(key, &i); err != nil || i >= len(at) {
+				ts.Fatalf("no element %s in %s", key, args[1])
+			}
+			v = at[i]
+		default:
+			v = nil
+		}
+	}
+	got := fmt.Sprint(v)
+	if match := v != nil && (args[2] == "*" || got == args[2]); match == neg {
+		ts.Fatalf("%s is %q, want %s%q", args[1], got, map[bool]string{true: "not "}[neg], args[2])
+	}
+}
+
+// kill9 kills the home's gateway without a chance to tidy up.
+func kill9(ts *testscript.TestScript, _ bool, _ []string) {
+	conn, err := peer.Dial(gateway.Home(ts.Getenv("BAILEY_HOME")).Socket())
+	ts.Check(err)
+	defer conn.Close()
+	ts.Check(syscall.Kill(conn.PID, syscall.SIGKILL))
+}
+
+// wait-for FILE TEXT waits until a file holds a text.
+func waitFor(ts *testscript.TestScript, _ bool, args []string) {
+	for range 500 {
+		if b, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(b), args[1]) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	ts.Fatalf("%s never held %q", args[0], args[1])
+}
+
+// fifo PATH puts a pipe in a file's place: whoever opens it waits.
+func fifo(ts *testscript.TestScript, _ bool, args []string) {
+	os.Remove(ts.MkAbs(args[0]))
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o644))
+}
+
+// torn FILE appends half a line, as a crash would leave it.
+func torn(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY|os.O_APPEND, 0)
+	ts.Check(err)
+	defer f.Close()
+	_, err = f.WriteString(`{"hash":"00`)
+	ts.Check(err)
+}
+
+// chown UID PATH gives a tree to somebody else.
+func chown(ts *testscript.TestScript, _ bool, args []string) {
+	out, err := exec.Command("chown", "-R", args[0], ts.MkAbs(args[1])).CombinedOutput()
+	if err != nil {
+		ts.Fatalf("%s", out)
+	}
+}

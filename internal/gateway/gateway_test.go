@@ -1,0 +1,326 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// echoGate answers every call with its input, waits where the capability says so, and counts.
+type echoGate struct {
+	mu      sync.Mutex
+	ended   []bailey.SessionID
+	started chan struct{}
+	killed  chan error
+}
+
+func (g *echoGate) Do(ctx context.Context, c bailey.Call) bailey.Result {
+	if c.Capability == "wait" {
+		close(g.started)
+		<-ctx.Done()
+		g.killed <- ctx.Err()
+		return bailey.Result{Status: bailey.Killed, Err: ctx.Err()}
+	}
+	text := fmt.Sprintf("%s %v %s", c.Dir, c.Input, c.Principal.Agent)
+	res := bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true}
+	if c.Stdout != nil {
+		io.WriteString(c.Stdout, text)
+	} else {
+		res.Stdout = []byte(text)
+	}
+	return res
+}
+
+func (g *echoGate) EndSession(_ context.Context, id bailey.SessionID) error {
+	g.mu.Lock()
+	g.ended = append(g.ended, id)
+	g.mu.Unlock()
+	return nil
+}
+
+func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
+	t.Helper()
+	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
+	home := Home(t.TempDir())
+	os.Chmod(string(home), 0o700)
+	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Looks: map[string]func(context.Context, Query, bailey.Call) (any, error){
+			"ping": func(context.Context, Query, bailey.Call) (any, error) { return "pong", nil },
+			"error": func(context.Context, Query, bailey.Call) (any, error) {
+				return nil, &bailey.Error{Kind: bailey.NotFound, Message: "m", Hint: "h"}
+			},
+		},
+		MCP: func(_ context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
+			_, err := io.Copy(conn, conn)
+			return err
+		},
+		Note: func(context.Context, string, any) error { return nil },
+	}
+	if set != nil {
+		set(&c)
+	}
+	gw, err := Listen(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- gw.Run(ctx) }()
+	t.Cleanup(cancel)
+	client := &Client{Home: home, Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no gateway may be started here") }}
+	return g, client, done
+}
+
+func TestCallsAndLooks(t *testing.T) {
+	g, client, _ := start(t, nil)
+	r, err := client.Call(t.Context(), CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)
+	dir, _ := os.Getwd()
+	if err != nil || !r.OK || r.Result.Stdout != dir+" map[a:b] local" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var out bytes.Buffer
+	if r, err = client.Call(t.Context(), CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
+		t.Fatalf("streamed %q, %+v, %v", out.String(), r, err)
+	}
+	var pong string
+	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
+		t.Fatalf("%q, %v", pong, err)
+	}
+	if err := client.Look(t.Context(), Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
+		t.Fatalf("an error crossed as %v", err)
+	}
+	if err := client.Look(t.Context(), Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
+		t.Fatalf("an unknown verb: %v", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.ended) != 2 || g.ended[0] == g.ended[1] {
+		t.Errorf("sessions ended: %v", g.ended)
+	}
+}
+
+// TestHangUpKills: a caller that goes away ends its call.
+func TestHangUpKills(t *testing.T) {
+	g, client, _ := start(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-g.started; cancel() }()
+	if _, err := client.Call(ctx, CallQuery{Capability: "wait"}, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the client got %v", err)
+	}
+	select {
+	case err := <-g.killed:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the call ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call went on without its caller")
+	}
+}
+
+func TestHostileQueries(t *testing.T) {
+	_, client, _ := start(t, nil)
+	for name, frame := range map[string][]byte{
+		"garbage":         []byte("\x00\xff{]"),
+		"other protocol":  []byte(`{"protocol":99,"verb":"ping","dir":"/"}`),
+		"relative dir":    []byte(`{"protocol":1,"verb":"ping","dir":"x"}`),
+		"call of nothing": []byte(`{"protocol":1,"verb":"call","dir":"/"}`),
+		"deep":            append(append([]byte(`{"protocol":1,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<20)...), '}'),
+	} {
+		conn, err := peer.Dial(client.Home.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.WriteFrame(frameQuery, frame); err != nil {
+			t.Fatal(err)
+		}
+		kind, b, err := conn.ReadFrame()
+		if err != nil || kind != frameError {
+			t.Errorf("%s: kind %q %s, %v", name, kind, b, err)
+		}
+		conn.Close()
+	}
+	conn, err := net.Dial("unix", client.Home.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write([]byte{'q', 0xff, 0xff, 0xff, 0xff})
+	if b, _ := io.ReadAll(conn); !bytes.Contains(b, []byte("allowed")) {
+		t.Errorf("a frame that promises 4 GiB: %q", b)
+	}
+	var pong string
+	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil {
+		t.Errorf("after all that: %v", err)
+	}
+}
+
+func TestEndsWhenIdle(t *testing.T) {
+	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = 20*time.Millisecond, 5*time.Millisecond })
+	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+		t.Errorf("ended with %v", err)
+	}
+	if _, err := os.Stat(client.Home.Socket()); err == nil {
+		t.Error("the socket was left behind")
+	}
+}
+
+// TestLivesWhileConnected: an open session is not idle.
+func TestLivesWhileConnected(t *testing.T) {
+	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = 50*time.Millisecond, 5*time.Millisecond })
+	conn, err := client.MCP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("ended under a session: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	conn.Close()
+	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestEndsWhenReplaced(t *testing.T) {
+	for name, cut := range map[string]func(Home) error{
+		"socket removed":  func(h Home) error { return os.Remove(h.Socket()) },
+		"socket replaced": func(h Home) error { os.Remove(h.Socket()); return os.WriteFile(h.Socket(), nil, 0o600) },
+		"home removed":    func(h Home) error { return os.RemoveAll(string(h)) },
+	} {
+		_, client, done := start(t, func(c *Config) { c.Watch = 5 * time.Millisecond })
+		if err := cut(client.Home); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(t, done); !errors.Is(err, ErrReplaced) {
+			t.Errorf("%s: ended with %v", name, err)
+		}
+		if name == "socket replaced" {
+			if _, err := os.Stat(client.Home.Socket()); err != nil {
+				t.Error("somebody else's socket was removed")
+			}
+		}
+	}
+}
+
+func wait(t *testing.T, done chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the gateway did not end")
+		return nil
+	}
+}
+
+// TestUnreachable: a gateway that cannot be started is exit code 127's error.
+func TestUnreachable(t *testing.T) {
+	c := &Client{Home: Home(t.TempDir()), Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no") }}
+	if err := c.Look(t.Context(), Query{Verb: "ping"}, nil); !errors.Is(err, ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// fakeDial hands out one end of a pipe for each connection and keeps the other.
+type fakeDial struct {
+	far  chan net.Conn
+	fail error
+}
+
+func (d *fakeDial) dial(context.Context) (io.ReadWriteCloser, error) {
+	if d.fail != nil {
+		return nil, d.fail
+	}
+	near, far := net.Pipe()
+	d.far <- far
+	return near, nil
+}
+
+// TestRelayOutlivesTheGateway: what waits gets an error, nothing is sent twice, the next line finds a
+// new gateway that has heard the handshake.
+func TestRelayOutlivesTheGateway(t *testing.T) {
+	d := &fakeDial{far: make(chan net.Conn, 4)}
+	in, agent := io.Pipe()
+	answers, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Relay(context.Background(), d.dial, in, out) }()
+	replies := bufio.NewScanner(answers)
+	say := func(s string) { io.WriteString(agent, s+"\n") }
+	hear := func() string {
+		if !replies.Scan() {
+			t.Fatalf("the relay ended: %v", replies.Err())
+		}
+		return replies.Text()
+	}
+
+	one := <-d.far
+	first := bufio.NewScanner(one)
+	say(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	first.Scan()
+	io.WriteString(one, `{"jsonrpc":"2.0","id":1,"result":{}}`+"\n")
+	hear()
+	say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	first.Scan()
+	say(`{"jsonrpc":"2.0","id":"two","method":"tools/call"}`)
+	first.Scan()
+	one.Close()
+	if got := hear(); !strings.Contains(got, `"id":"two"`) || !strings.Contains(got, "may have run") {
+		t.Fatalf("what waited heard %s", got)
+	}
+
+	say(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	two := <-d.far
+	second := bufio.NewScanner(two)
+	for _, want := range []string{`"method":"initialize"`, `notifications/initialized`, `"method":"ping"`} {
+		second.Scan()
+		if !strings.Contains(second.Text(), want) {
+			t.Fatalf("the new gateway heard %s, want %s", second.Text(), want)
+		}
+		if want == `"method":"initialize"` {
+			io.WriteString(two, `{"jsonrpc":"2.0","id":1,"result":{"again":true}}`+"\n")
+		}
+	}
+	io.WriteString(two, `{"jsonrpc":"2.0","id":3,"result":{}}`+"\n")
+	if got := hear(); !strings.Contains(got, `"id":3`) {
+		t.Fatalf("the answer was %s", got)
+	}
+
+	two.Close()
+	d.fail = &bailey.Error{Kind: bailey.Unavailable, Message: "disk gone", Hint: "mend it"}
+	time.Sleep(20 * time.Millisecond)
+	say(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+	var e struct{ Error struct{ Message string } }
+	if got := hear(); json.Unmarshal([]byte(got), &e) != nil || !strings.Contains(e.Error.Message, "disk gone; mend it") {
+		t.Fatalf("without a gateway the answer was %s", got)
+	}
+	agent.Close()
+	if err := wait(t, done); err != nil {
+		t.Errorf("the relay ended with %v", err)
+	}
+}
+
+func FuzzQuery(f *testing.F) {
+	f.Add([]byte(`{"protocol":1,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
+	f.Add([]byte(`{"protocol":1,"verb":"ping","dir":"/"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, err := parseQuery(b)
+		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil) {
+			t.Fatalf("%+v was taken", q)
+		}
+	})
+}

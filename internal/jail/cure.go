@@ -1,0 +1,72 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// refuse says which layer is missing, why, and what cures it.
+func refuse(layer string, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
+		Hint: cure(layer, err), Err: err}
+}
+
+// refused turns a report of PID 1 into words: which step, whose layer, what to do.
+func refused(s step, errno unix.Errno) error {
+	what := fmt.Errorf("%s: %w", s.text(), errno)
+	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
+	switch {
+	case s.Op == inside.Exec:
+		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be started in its cage", Err: errno,
+			Hint: "check that it is a program for this machine, complete with its libraries"}
+	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir):
+		return &bailey.Error{Kind: bailey.Conflict, Message: s.S[0] + " is no longer what was checked", Err: errno,
+			Hint: "it was moved or replaced after the check; call again"}
+	case errno == unix.EACCES && s.Op == inside.Bind:
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the cage's user may not reach " + s.S[0], Err: errno,
+			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all"}
+	}
+	return refuse(s.layer, what)
+}
+
+// cure knows the walls that distributions and containers put before namespaces.
+func cure(layer string, err error) string {
+	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
+	case errors.Is(err, unix.ENOSPC) && layer == "userns", sysctl("user/max_user_namespaces") == "0":
+		return "no more user namespaces are allowed: sysctl -w user.max_user_namespaces=15000"
+	case errors.Is(err, unix.EAGAIN):
+		return "the limit of processes is reached: see ulimit -u and the pids cgroup"
+	case layer == "proc-private" && denied:
+		return "this container's /proc is masked: start it with --security-opt systempaths=unconfined (podman: unmask=ALL), or use a capability that needs no /proc"
+	case denied && sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return "AppArmor denies user namespaces to ordinary programs: give bailey a profile with the rule userns, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+	case denied && sysctl("kernel/unprivileged_userns_clone") == "0":
+		return "user namespaces are switched off for ordinary users: sysctl -w kernel.unprivileged_userns_clone=1"
+	case denied:
+		return "in a container, user namespaces and mounts are denied by default: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or run bailey on the host; bailey's own file must be executable by all when the gateway is root"
+	case errors.Is(err, unix.EINVAL) && layer == "userns":
+		return "the kernel was built without the namespaces a cage is made of (CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS)"
+	}
+	return "bailey doctor shows what this host lacks"
+}
+
+// sysctl reads a kernel setting, "" where there is none.
+func sysctl(name string) string {
+	text, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

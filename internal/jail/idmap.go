@@ -1,0 +1,100 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// An owner of files on disk, whom an idmapped bind turns into the cage's own user.
+type owner struct{ uid, gid uint32 }
+
+// donate makes the mounts that PID 1 cannot: a gateway that is root binds each place from the very
+// descriptor that was checked, as seen by the cage's user. The steps learn the descriptors' numbers.
+func (r *run) donate(steps []inside.Step) ([]*os.File, error) {
+	var trees []*os.File
+	for i := range steps {
+		s := &steps[i]
+		if s.Op != inside.Donated {
+			continue
+		}
+		as := owner{uint32(s.N[4]), uint32(s.N[5])}
+		tree, err := r.jail.detach(r.places[s.S[0]], s.N[3], as)
+		if err != nil {
+			return trees, err
+		}
+		trees = append(trees, tree)
+		s.N[0] = uint64(inside.Socket + len(trees))
+	}
+	return trees, nil
+}
+
+// detach clones the tree at place into a mount nobody sees yet, with attrs, its owner mapped.
+func (j *Jail) detach(place *os.File, attrs uint64, as owner) (*os.File, error) {
+	ns, err := j.idmap(as)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.OpenTree(int(place.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return nil, refuse("binds-noexec", fmt.Errorf("open_tree %s: %w", place.Name(), err))
+	}
+	tree := os.NewFile(uintptr(fd), place.Name())
+	attr := unix.MountAttr{Attr_set: attrs | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		tree.Close()
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Err: err,
+			Message: "no cage: layer binds-noexec: the filesystem of " + place.Name() + " cannot map its owner to the cage's user",
+			Hint:    "start bailey as an ordinary user, or keep the workspace on ext4, xfs, btrfs or tmpfs"}
+	}
+	return tree, nil
+}
+
+// idmap returns a user namespace in which the owner's ids stand for the cage's user. It is made once
+// per owner, by a PID 1 that never gets a plan.
+func (j *Jail) idmap(as owner) (*os.File, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if ns := j.maps[as]; ns != nil {
+		return ns, nil
+	}
+	ns, err := j.mapOwner(as)
+	if err != nil {
+		return nil, refuse("userns", err)
+	}
+	j.maps[as] = ns
+	return ns, nil
+}
+
+func (j *Jail) mapOwner(as owner) (ns *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "idmap"), os.NewFile(uintptr(pair[1]), "idmap")
+	defer theirs.Close()
+	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{Dir: "/", Env: initEnv[:],
+		Files: []*os.File{nil, nil, nil, theirs}, Sys: &syscall.SysProcAttr{
+			Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
+			UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.uid), HostID: j.hostUID, Size: 1}},
+			GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.gid), HostID: j.hostUID, Size: 1}},
+			GidMappingsEnableSetgroups: true,
+			Credential:                 &syscall.Credential{Uid: as.uid, Gid: as.gid},
+		}})
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
+	ours.Close() // PID 1 reads the end of its stream and is gone
+	_, werr := p.Wait()
+	return ns, errors.Join(err, werr)
+}

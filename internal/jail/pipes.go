@@ -1,0 +1,99 @@
+//go:build linux
+
+package jail
+
+import (
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// pipes are the tool's three streams. The tool gets ends of pipes or /dev/null, never a descriptor of
+// the gateway's: a terminal, a socket or a directory would be a hole in every wall.
+type pipes struct {
+	inner [3]*os.File // the tool's ends: stdin, stdout, stderr
+	outer [3]*os.File // ours; the first is nil without stdin
+	wait  sync.WaitGroup
+}
+
+func openPipes(s bailey.Streams) (*pipes, error) {
+	p := &pipes{}
+	var err error
+	if s.Stdin == nil {
+		p.inner[0], err = os.Open(os.DevNull)
+	} else {
+		p.inner[0], p.outer[0], err = pipe(1)
+	}
+	for i := 1; i < 3 && err == nil; i++ {
+		p.outer[i], p.inner[i], err = pipe(0)
+	}
+	if err != nil {
+		closeAll(p.inner[:])
+		p.abandon()
+		return nil, err
+	}
+	return p, nil
+}
+
+// pipe returns a read and a write end. Ours, 0 or 1, does not block, so that a deadline can end it; the
+// tool's does, as a tool expects.
+func pipe(ours int) (r, w *os.File, err error) {
+	var fd [2]int
+	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	unix.SetNonblock(fd[ours], true)
+	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
+}
+
+// abandon closes our ends of a run that did not begin.
+func (p *pipes) abandon() { closeAll(p.outer[:]) }
+
+// pump begins to move bytes.
+func (p *pipes) pump(s bailey.Streams) {
+	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
+		if i > 0 {
+			p.wait.Go(func() { drain(w, p.outer[i]) })
+		}
+	}
+	if in := p.outer[0]; in != nil {
+		go func() {
+			io.Copy(in, s.Stdin)
+			in.Close()
+		}()
+	}
+}
+
+// drain reads to the end, whatever becomes of the writer: a tool must not block because nobody listens.
+func drain(w io.Writer, r *os.File) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(b)
+		if n > 0 && w != nil {
+			if _, werr := w.Write(b[:n]); werr != nil {
+				w = nil
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// finish waits for the last bytes. Nothing of the run lives any more; should a write end have been
+// passed out of the cage over a socket in a place, the deadline ends the waiting.
+func (p *pipes) finish() {
+	for _, f := range p.outer[1:] {
+		f.SetReadDeadline(time.Now().Add(drainTime))
+	}
+	p.wait.Wait()
+	closeAll(p.outer[1:])
+	if p.outer[0] != nil {
+		p.outer[0].Close()
+	}
+}

@@ -1,0 +1,150 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// self is this program, also after its file was deleted (go run) or replaced.
+const self = "/proc/self/exe"
+
+// initEnv is the whole environment of PID 1: one thread of Go code at a time, no collector for a life
+// of milliseconds, no reading of cgroups. Nothing of the gateway's or the tool's is in it.
+var initEnv = [...]string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+
+// A child is PID 1 of a cage and the stream that leads to it.
+type child struct {
+	process *os.Process
+	stream  *os.File
+}
+
+// spawn starts PID 1 in new namespaces with these streams and donated descriptors. It waits for its plan.
+func (j *Jail) spawn(streams, donated []*os.File) (*child, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, refuse("fds-closed", os.NewSyscallError("socketpair", err))
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "cage")
+	defer theirs.Close()
+	unix.SetNonblock(pair[0], true) // so that a deadline can end a read
+	ours := os.NewFile(uintptr(pair[0]), "cage")
+	files := append(append(streams[:3:3], theirs), donated...)
+	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{Dir: "/", Env: initEnv[:], Files: files, Sys: j.attributes()})
+	if err != nil {
+		ours.Close()
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return nil, refuse("userns", os.NewSyscallError("clone", err))
+	}
+	return &child{p, ours}, nil
+}
+
+// attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
+// by way of the ambient set since its uid is not 0: to mount, and to empty the bounding set.
+func (j *Jail) attributes() *syscall.SysProcAttr {
+	one := []syscall.SysProcIDMap{{ContainerID: insideID, HostID: j.hostUID, Size: 1}}
+	return &syscall.SysProcAttr{
+		Cloneflags:                 cloneFlags,
+		UidMappings:                one,
+		GidMappings:                one,
+		GidMappingsEnableSetgroups: j.root,
+		// An ordinary user keeps supplementary groups: without a privileged helper no group list can be
+		// dropped where gids are mapped (user_namespaces(7)).
+		Credential:  &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !j.root},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
+		Setsid:      true,
+	}
+}
+
+// An ending is what was learnt of PID 1 by the time it was gone.
+type ending struct {
+	started, exited, failed bool
+	step                    int        // that failed
+	errno                   unix.Errno // why
+	status                  syscall.WaitStatus
+	timedOut, cancelled     bool
+}
+
+// follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
+func (c *child) follow(ctx context.Context, message []byte, timeout time.Duration) ending {
+	var e ending
+	end := time.NewTimer(timeout)
+	defer end.Stop()
+	reports := make(chan ending, 1)
+	c.send(message)
+	go func() { reports <- c.reports() }()
+	done := ctx.Done()
+	kill := (<-chan time.Time)(nil)
+	for {
+		select {
+		case got := <-reports:
+			c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
+			c.stream.Close()
+			got.timedOut, got.cancelled = e.timedOut, e.cancelled
+			return got
+		case <-end.C:
+			e.timedOut = true
+			c.stream.Write([]byte{inside.Term})
+			kill = time.After(grace)
+		case <-kill:
+			c.process.Kill()
+		case <-done:
+			e.cancelled, done = true, nil
+			c.process.Kill()
+		}
+	}
+}
+
+// letter is the plan as it goes over the stream: its length, then the steps.
+func letter(steps []inside.Step) ([]byte, error) {
+	b := inside.Encode(make([]byte, 4, 8192), steps)
+	if len(b)-4 > inside.MaxBytes {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "arguments and environment are larger than a program can be given",
+			Hint: "pass large inputs as files"}
+	}
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
+	return b, nil
+}
+
+// send writes the plan. PID 1 reads all of it before it does anything; one that does not is ended.
+func (c *child) send(message []byte) {
+	c.stream.SetWriteDeadline(time.Now().Add(probeTime))
+	if _, err := c.stream.Write(message); err != nil {
+		c.process.Kill()
+	}
+	c.stream.SetWriteDeadline(time.Time{})
+}
+
+// reports reads until PID 1 has no more to say.
+func (c *child) reports() ending {
+	var e ending
+	var b [inside.ReportSize]byte
+	for {
+		if _, err := io.ReadFull(c.stream, b[:]); err != nil {
+			return e
+		}
+		x, y := binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:])
+		switch b[0] {
+		case inside.Started:
+			e.started = true
+		case inside.Exited:
+			e.exited, e.status = true, syscall.WaitStatus(x)
+		case inside.Failed:
+			e.failed, e.step, e.errno = true, int(x), unix.Errno(y)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+const (
+	grace     = time.Second      // between SIGTERM and SIGKILL
+	probeTime = 10 * time.Second // an empty cage takes milliseconds
+	drainTime = time.Second      // for output still in the pipes when nothing of the run lives
+)
+
+// run is a planned job. It holds the descriptors of what was checked, so that no inode of theirs is
+// given to another file before Close.
+type run struct {
+	jail     *Jail
+	plan     *plan
+	cage     bailey.Cage
+	env      []string
+	argc     int
+	timeout  time.Duration
+	binary   *os.File
+	binaryID ident
+	places   map[string]*os.File // by path
+	started  atomic.Bool
+}
+
+func (r *run) Cage() bailey.Cage { return r.cage }
+
+func (r *run) Close() error {
+	var errs []error
+	for _, f := range r.places {
+		errs = append(errs, f.Close())
+	}
+	if r.binary != nil {
+		errs = append(errs, r.binary.Close())
+	}
+	r.places, r.binary = nil, nil
+	return errors.Join(errs...)
+}
+
+// Start runs the tool and returns when PID 1 of its cage is gone, and so everything that was in it.
+//
+// An error with [bailey.Exit] code -1 means that the tool never ran. When ctx ends a running tool, the
+// error is ctx's cause and the code 137. A reader in s.Stdin may be read once more after Start returns.
+func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+	if r.started.Swap(true) || r.binary == nil {
+		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
+	}
+	env, err := lend(r.env, r.plan.lent, lent)
+	if err != nil {
+		return never, err
+	}
+	if now, err := fileIdent(r.binary); err != nil || now != r.binaryID {
+		return never, &bailey.Error{Kind: bailey.Conflict, Message: r.cage.Binary + " is no longer what was checked", Err: err, Hint: "call again"}
+	}
+	steps := r.plan.wire()
+	last := &steps[len(steps)-1]
+	last.S = append(last.S[:1+r.argc:1+r.argc], env...)
+	return r.live(ctx, steps, s)
+}
+
+// never is the exit of a tool that did not run.
+var never = bailey.Exit{Code: -1}
+
+// live builds the cage, feeds and drains it, and waits for its end.
+func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (bailey.Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return never, err
+	}
+	donated, err := r.donate(steps)
+	defer closeAll(donated)
+	if err != nil {
+		return never, err
+	}
+	message, err := letter(steps)
+	if err != nil {
+		return never, err
+	}
+	p, err := openPipes(s)
+	if err != nil {
+		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
+	}
+	c, err := r.jail.spawn(p.inner[:], donated)
+	closeAll(p.inner[:])
+	if err != nil {
+		p.abandon()
+		return never, err
+	}
+	p.pump(s)
+	e := c.follow(ctx, message, r.timeout)
+	p.finish()
+	return r.judge(ctx, e)
+}
+
+// judge turns how PID 1 ended into how the tool ended.
+func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
+	switch {
+	case e.failed:
+		if e.step >= len(r.plan.steps) {
+			return never, &bailey.Error{Kind: bailey.Internal, Message: "the cage reported a step that it was not given"}
+		}
+		return never, refused(r.plan.steps[e.step], e.errno)
+	case e.started && e.exited:
+		return bailey.Exit{Code: shellCode(e.status), TimedOut: e.timedOut}, nil
+	case e.started && e.cancelled:
+		return bailey.Exit{Code: 128 + int(unix.SIGKILL)}, context.Cause(ctx)
+	case e.started:
+		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut}, nil
+	case e.cancelled:
+		return never, context.Cause(ctx)
+	case e.timedOut:
+		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "the time was up before the cage was built"}
+	}
+	return never, refuse("pidns", errors.New("PID 1 ended before it could say why"))
+}
+
+// shellCode is how a shell would say it: 128+n after signal n.
+func shellCode(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// wire is the plan as PID 1 gets it. The steps may be changed by whoever asked for them.
+func (p *plan) wire() []inside.Step {
+	steps := make([]inside.Step, len(p.steps))
+	for i, s := range p.steps {
+		steps[i] = inside.Step{Op: s.Op, N: append([]uint64(nil), s.N...), S: s.S}
+	}
+	return steps
+}
+
+// duplicate returns a descriptor of its own for an open file.
+func duplicate(f *os.File) (*os.File, error) {
+	if f == nil {
+		return nil, os.ErrInvalid
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, dupErr := -1, error(nil)
+	if err := raw.Control(func(old uintptr) {
+		fd, dupErr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
+	}); err != nil || dupErr != nil {
+		return nil, errors.Join(err, dupErr)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+func closeAll[C io.Closer](files []C) {
+	for _, f := range files {
+		f.Close()
+	}
+}

@@ -1,0 +1,60 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+)
+
+func TestJSON(t *testing.T) {
+	table := NewTable()
+	table.Learn("K", "hunter2hunter2")
+	table.Learn("PIN", "90125678")
+	in := map[string]any{
+		"a": "x hunter2hunter2", "hunter2hunter2": []any{"hunter2hunter2", nil, true, json.Number("1.5"), map[string]any{}},
+		"n": json.Number("90125678"), "f": 90125678.0, "g": 2.5, "i": 7, "l": "[REDACTED_K_1]", "s": []string{"hunter2hunter2"}, "z": []any(nil),
+	}
+	before := fmt.Sprint(in)
+	got, n := table.JSON(in)
+	want := map[string]any{
+		"a": "x [REDACTED_K_1]", "[REDACTED_K_1]": []any{"[REDACTED_K_1]", nil, true, json.Number("1.5"), map[string]any{}},
+		"n": "[REDACTED_PIN_1]", "f": "[REDACTED_PIN_1]", "g": 2.5, "i": 7, "l": "[REDACTED__K_1]", "s": []any{"[REDACTED_K_1]"}, "z": []any(nil),
+	}
+	if !reflect.DeepEqual(got, any(want)) || n != 6 {
+		t.Errorf("%d tokens\n got %#v\nwant %#v", n, got, want)
+	}
+	if fmt.Sprint(in) != before {
+		t.Errorf("the input was changed: %v", in)
+	}
+	got.(map[string]any)["hunter"] = 1
+	if len(in) != 9 {
+		t.Error("the copy shares the input's map")
+	}
+}
+
+// What JSON cannot say does not pass as it is.
+func TestJSONOther(t *testing.T) {
+	table := NewTable()
+	for _, v := range []any{make(chan int), func() {}, math.NaN(), map[string]any{"x": make(chan int)}["x"]} {
+		if got, n := table.JSON(v); got != "[REDACTED_VALUE_X]" || n != 1 {
+			t.Errorf("%T gives %v, %d", v, got, n)
+		}
+	}
+}
+
+// Keys that a full table makes alike stay two keys.
+func TestJSONCollision(t *testing.T) {
+	table := NewTable()
+	for i := range MaxEntries {
+		table.token("FILL", fmt.Append(nil, i))
+	}
+	table.Learn("K", "hunter2hunter2")
+	table.Learn("K", "swordfish")
+	got, n := table.JSON(map[string]any{"hunter2hunter2": 1, "swordfish": 2})
+	want := map[string]any{"[REDACTED_K_X]": 1, "[REDACTED_K_X]_": 2}
+	if !reflect.DeepEqual(got, any(want)) || n != 2 {
+		t.Errorf("%d: %#v", n, got)
+	}
+}

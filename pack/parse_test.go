@@ -1,0 +1,324 @@
+package pack
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"bailey"
+)
+
+// sample is a pack with one capability; tests replace parts of it.
+const sample = `name: demo
+version: 1.0.0
+capabilities:
+  - name: look
+    description: looks
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    timeout: 30s
+    backend:
+      type: subprocess
+      command: ls
+      args: ["-l", "--width={{ input.width | default: \"80\" }}", "{{ input.all | flag: \"--all\" }}", "--", "{{ input.dir }}"]
+      cwdFromInput: dir
+      env: {COLUMNS: "80"}
+    sandboxProfile:
+      fs: {ro: [/usr/share/misc], rw: [], exec: []}
+      network: {egress: []}
+      limits: {memoryMiB: 64, tasks: 4}
+      env: {LANGUAGE: en}
+    credentials:
+      - {name: token, env: DEMO_TOKEN}
+    inputSchema:
+      type: object
+      required: [dir]
+      properties:
+        dir: {type: string, format: path}
+        width: {type: integer, minimum: 1}
+        all: {type: boolean}
+`
+
+func mustParse(t testing.TB, text string) *Pack {
+	t.Helper()
+	p, err := Parse("demo/pack.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestParse(t *testing.T) {
+	p := mustParse(t, sample)
+	if p.Name != "demo" || p.Version != "1.0.0" || len(p.Capabilities) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c := p.Capabilities[0]
+	if c.ID != "demo.look" || c.Pack != "demo" || c.Version != "1.0.0" || c.Risk != Low || c.SideEffect != ReadOnly || c.Reversibility != NothingDone ||
+		c.Isolation != Jail || c.Command != "ls" || c.Timeout != 30*time.Second || c.Builtin || len(c.Digest) != 64 {
+		t.Errorf("%+v", c)
+	}
+	if got := string(c.InputSchema()); got != `{"additionalProperties":false,"properties":{"all":{"type":"boolean"},"dir":{"format":"path","type":"string"},"width":{"minimum":1,"type":"integer"}},"required":["dir"],"type":"object"}` {
+		t.Error(got)
+	}
+	if w := c.Wants(); len(w) != 1 || w[0] != (bailey.Want{Name: "token", Env: "DEMO_TOKEN"}) {
+		t.Error(w)
+	}
+	if in := c.PathInputs(); len(in) != 1 || in[0] != (PathInput{Name: "dir", Dir: true}) {
+		t.Error(in)
+	}
+	j := c.Job([]string{"-l"}, []bailey.Place{{Input: "dir", Path: "/w"}})
+	if j.Capability != "demo.look" || j.Command != "ls" || j.Dir != "/w" || strings.Join(j.Env, " ") != "COLUMNS=80 LANGUAGE=en" ||
+		strings.Join(j.EnvNames, " ") != "DEMO_TOKEN" || j.Limits.MemoryBytes != 64<<20 || j.Limits.Tasks != 4 ||
+		strings.Join(j.Read, " ") != "/usr/share/misc" || j.NeedsProc || j.Timeout != 30*time.Second {
+		t.Errorf("%+v", j)
+	}
+}
+
+func TestAliasesMeanTheSame(t *testing.T) {
+	want := mustParse(t, sample).Capabilities[0].Digest
+	for _, r := range [][2]string{
+		{"sideEffectClass: readOnly", "sideEffectClass: read_only"},
+		{"sideEffectClass: readOnly", "sideEffectClass: readonly"},
+		{"reversibility: readOnly", "reversibility: read_only"},
+		{"isolation: jail", "isolation: warm_worker"},
+		{"    isolation: jail\n", ""},
+		{"risk: low", "# a comment\n    risk: 'low'"},
+	} {
+		if got := mustParse(t, strings.Replace(sample, r[0], r[1], 1)).Capabilities[0].Digest; got != want {
+			t.Errorf("%q reads otherwise than %q", r[1], r[0])
+		}
+	}
+	pattern := func(key string) string {
+		return mustParse(t, strings.Replace(sample, "    risk:", "    "+key+": demo look\n    risk:", 1)).Capabilities[0].Digest
+	}
+	if pattern("argv_pattern") != pattern("argvPattern") {
+		t.Error("argv_pattern reads otherwise than argvPattern")
+	}
+	write := strings.NewReplacer("sideEffectClass: readOnly", "sideEffectClass: write_remote", "reversibility: readOnly", "reversibility: reversible").Replace(sample)
+	if got := mustParse(t, write).Capabilities[0].SideEffect; got != Mutating {
+		t.Errorf("write_remote is %s", got)
+	}
+}
+
+func TestDigestCoversWhatActs(t *testing.T) {
+	seen := map[string]string{mustParse(t, sample).Capabilities[0].Digest: "the sample"}
+	for _, r := range [][2]string{
+		{"1.0.0", "1.0.1"}, {"name: demo", "name: demo2"}, {"name: look", "name: look2"}, {"risk: low", "risk: high"}, {"30s", "31s"},
+		{"command: ls", "command: dir"}, {"\"-l\", ", ""}, {"COLUMNS: \"80\"", "COLUMNS: \"81\""}, {"/usr/share/misc", "/usr/share/dict"},
+		{"tasks: 4", "tasks: 5"}, {"memoryMiB: 64", "memoryMiB: 65"}, {"minimum: 1", "minimum: 2"}, {"DEMO_TOKEN", "DEMO_KEY"}, {"description: looks", "description: stares"},
+		{"      cwdFromInput: dir\n", ""}, {"LANGUAGE: en}", "LANGUAGE: en}\n      proc: true"},
+	} {
+		d := mustParse(t, strings.Replace(sample, r[0], r[1], 1)).Capabilities[0].Digest
+		if other, ok := seen[d]; ok {
+			t.Errorf("%q has the digest of %s", r[1], other)
+		}
+		seen[d] = r[1]
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct{ name, old, new, want string }{
+		{"unknown key", "risk: low", "rsik: low", `6:5: a capability has no key "rsik"; did you mean "risk"?`},
+		{"unknown pack key", "version: 1.0.0", "version: 1.0.0\nlicense: x", `3:1: the pack has no key "license"`},
+		{"unknown backend key", "command: ls", "command: ls\n      shell: true", `14:7: backend has no key "shell"`},
+		{"duplicate key", "risk: low", "risk: low\n    risk: low", `7:5: a capability has the key "risk" twice`},
+		{"duplicate by alias", "risk: low", "argvPattern: a\n    argv_pattern: b\n    risk: low", `"argvPattern" twice`},
+		{"wrong type", "name: look", "name: [look]", "4:11: name wants a string, found a list"},
+		{"number for text", "version: 1.0.0", "version: 1.0", "version wants a string, found a number (quote it"},
+		{"nothing for text", "description: looks", "description:", "description wants a string, found nothing"},
+		{"enum", "risk: low", "risk: lwo", `6:11: risk is one of critical, high, low, medium, found "lwo"; did you mean "low"?`},
+		{"missing", "    risk: low\n", "", "a capability wants risk"},
+		{"several missing", "    risk: low\n    sideEffectClass: readOnly\n", "", "a capability wants risk, sideEffectClass"},
+		{"firecracker", "isolation: jail", "isolation: firecracker", "use microvm"},
+		{"microvm", "isolation: jail", "isolation: microvm", "this version cannot run isolation microvm"},
+		{"none", "isolation: jail", "isolation: none", "this version cannot run isolation none"},
+		{"builtin", "isolation: jail", "isolation: builtin", "this version cannot run isolation builtin"},
+		{"backend mcp", "type: subprocess", "type: mcp", "this version cannot run backend mcp"},
+		{"backend unknown", "type: subprocess", "type: shell", "type is one of builtin, mcp"},
+		{"egress", "egress: []", "egress: [\"x:443\"]", "this version cannot let a tool reach the network"},
+		{"egress of another shape", "egress: []", "egress: x", "this version cannot let a tool reach the network"},
+		{"rw", "rw: []", "rw: [/tmp]", "this version cannot let a tool write"},
+		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
+		{"stdin", "timeout: 30s", "stdin: text", "this version cannot pass stdin: text"},
+		{"preview", "timeout: 30s", "preview: [ls]", "this version cannot show a preview"},
+		{"output schema", "timeout: 30s", "outputSchema: {type: object}", "this version cannot check the output"},
+		{"validators", "timeout: 30s", "validators: [{type: RequiredPath}]", "this version cannot run validators"},
+		{"syscalls", "limits:", "syscalls: [bpf]\n      limits:", "this version cannot allow extra syscalls"},
+		{"contradiction", "sideEffectClass: readOnly", "sideEffectClass: destructive", "reversibility readOnly contradicts"},
+		{"loader", "COLUMNS", "LD_PRELOAD", "LD_PRELOAD steers a loader"},
+		{"loader in lower case", "COLUMNS", "ld_preload", "steers a loader"},
+		{"git", "COLUMNS", "GIT_SSH_COMMAND", "only built-in packs may set it"},
+		{"loader in the profile", "LANGUAGE", "BASH_ENV", "steers a loader"},
+		{"loader as credential", "DEMO_TOKEN", "NODE_OPTIONS", "steers a loader"},
+		{"the cage's own", "COLUMNS", "PATH", "PATH is set by the cage itself"},
+		{"no env name", "COLUMNS", "1X", "env wants names like"},
+		{"env twice", "LANGUAGE", "COLUMNS", "env sets COLUMNS twice"},
+		{"env rendered", "COLUMNS: \"80\"", "COLUMNS: \"{{ input.width }}\"", "cannot render inputs into env"},
+		{"env of lines", "COLUMNS: \"80\"", "COLUMNS: \"a\\nb\"", "holds a tab or a newline"},
+		{"command with a slash", "command: ls", "command: ./ls", "command wants a program's name"},
+		{"command with words", "command: ls", "command: ls -l", "command wants a program's name"},
+		{"command uncleaned", "command: ls", "command: /bin/../bin/ls", "command wants a program's name"},
+		{"relative ro", "[/usr/share/misc]", "[usr/share]", "ro wants absolute paths"},
+		{"climbing ro", "[/usr/share/misc]", "[/usr/../etc]", "ro wants absolute paths"},
+		{"root as ro", "[/usr/share/misc]", "[/]", "ro wants absolute paths"},
+		{"tasks", "tasks: 4", "tasks: 0", "tasks wants an integer from 1"},
+		{"memory", "memoryMiB: 64", "memoryMiB: 99999999999999999999", "memoryMiB wants"},
+		{"timeout", "timeout: 30s", "timeout: 30", "timeout wants a string"},
+		{"timeout in words", "timeout: 30s", "timeout: soon", "timeout wants a duration"},
+		{"timeout below", "timeout: 30s", "timeout: -1s", "timeout wants a duration"},
+		{"cwd of nothing", "cwdFromInput: dir", "cwdFromInput: dri", `cwdFromInput wants an input of type string, "dri" is none; did you mean "dir"?`},
+		{"cwd of a number", "cwdFromInput: dir", "cwdFromInput: width", "cwdFromInput wants an input of type string"},
+		{"foreign id", "name: look", "name: git.status", "is not of pack demo"},
+		{"name", "name: look", "name: Look", "name \"Look\" does not match"},
+		{"two dots", "name: look", "name: demo.a.b", "does not match"},
+		{"anchor", "risk: low", "risk: &a low", "anchors, aliases, tags"},
+		{"alias", "risk: low", "risk: *a", "anchors, aliases, tags"},
+		{"tag", "risk: low", "risk: !!str low", "anchors, aliases, tags"},
+		{"merge", "risk: low", "<<: {risk: low}", "anchors, aliases, tags"},
+		{"two documents", "name: demo", "---\nname: x\n---\nname: demo", "wants one YAML document"},
+		{"control character", "looks", "lo\x07oks", "control character"},
+		{"escaped control character", "description: looks", `description: "\x1b[2J"`, "control character"},
+		{"bidi", "looks", "lo\u202eoks", "invisible character"},
+		{"escaped bidi", "description: looks", `description: "\u202e"`, "invisible character"},
+		{"zero width in a key", "risk:", "ri\u200bsk:", "invisible character"},
+		{"not UTF-8", "looks", "lo\xffoks", "invalid UTF-8"},
+		{"NUL", "looks", "lo\x00oks", "NUL"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(sample, c.old, c.new, 1)
+			if text == sample {
+				t.Fatalf("%q is not in the sample", c.old)
+			}
+			wantErr(t, text, c.want)
+		})
+	}
+}
+
+func wantErr(t *testing.T, text, want string) {
+	t.Helper()
+	p, err := Parse("demo/pack.yaml", []byte(text))
+	if err == nil {
+		t.Fatalf("accepted: %+v", p.Capabilities[0].spec)
+	}
+	if bailey.KindOf(err) != bailey.Invalid || bailey.HintOf(err) == "" {
+		t.Errorf("kind %v, hint %q", bailey.KindOf(err), bailey.HintOf(err))
+	}
+	if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "demo/pack.yaml:") {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+func TestParseReportsAllAtOnce(t *testing.T) {
+	text := strings.NewReplacer("risk: low", "rsik: low", "timeout: 30s", "timeout: soon", "tasks: 4", "tasks: no").Replace(sample)
+	_, err := Parse("x", []byte(text))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"x:6:5: ", "x:10:14: timeout", "tasks wants an integer", "a capability wants risk"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+}
+
+// Hostile bytes end in an error, soon, and without taking the process along.
+func TestParseBounds(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":         "",
+		"huge":          sample + strings.Repeat("#", maxFile),
+		"brackets":      "name: " + strings.Repeat("[", maxFile/2),
+		"braces":        "name: " + strings.Repeat("{a: ", maxFile/8),
+		"dashes":        strings.Repeat("- ", maxFile/2),
+		"question":      strings.Repeat("? ", maxFile/2),
+		"stairs":        stairs(700),
+		"list stairs":   strings.ReplaceAll(stairs(700), "a:", "-"),
+		"bomb":          "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n",
+		"scalar":        "hello",
+		"list":          "- a\n",
+		"unclosed":      "name: \"x",
+		"tab":           "name:\n\t- x",
+		"many faults":   strings.Repeat("x: 1\n", 1000),
+		"long key":      strings.Repeat("k", maxFile-10) + ": 1",
+		"no bodies":     "---\n---\n",
+		"capabilities":  "name: a\nversion: \"1\"\ncapabilities: []\n",
+		"cap is scalar": "name: a\nversion: \"1\"\ncapabilities: [x]\n",
+	} {
+		start := time.Now()
+		_, err := Parse("x", []byte(text))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		if len(err.Error()) > 8<<10 {
+			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
+		}
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("%s: took %v", name, d)
+		}
+	}
+	for cut := range len(sample) {
+		Parse("x", []byte(sample[:cut])) // must return
+	}
+}
+
+func stairs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+func TestBuiltinPacksMayMore(t *testing.T) {
+	text := strings.NewReplacer("name: look", "name: other.look", "COLUMNS", "GIT_PAGER", "exec: []", "exec: [/bin/sh]").Replace(sample)
+	if _, err := Parse("x", []byte(text)); err == nil {
+		t.Error("accepted from anybody")
+	}
+	c, err := LoadBuiltin(fstest.MapFS{"demo/pack.yaml": {Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Lookup("other.look")
+	if err != nil || !m.Builtin || m.Pack != "demo" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := Load(fstest.MapFS{"demo/pack.yaml": {Data: []byte(text)}}); err == nil {
+		t.Error("Load takes what LoadBuiltin takes")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(sample))
+	for _, name := range []string{"../packs/git/pack.yaml", "../packs/base/pack.yaml"} {
+		if data, err := os.ReadFile(name); err == nil {
+			f.Add(data)
+		}
+	}
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("- - - {a: [}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse("x", data)
+		if err != nil {
+			if bailey.KindOf(err) != bailey.Invalid || strings.ContainsAny(err.Error(), "\x00\x1b") {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		for _, c := range p.Capabilities {
+			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || c.Isolation != Jail || c.Command == "" {
+				t.Errorf("incomplete: %+v", c)
+			}
+			for _, kv := range c.Job(nil, nil).Env {
+				name, _, _ := strings.Cut(kv, "=")
+				if loads(name) || !envName.MatchString(name) {
+					t.Errorf("env %q", kv)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,118 @@
+// Package mutation breaks one line of the spine at a time and wants a test to notice: a law without such
+// a test is a wish. The broken file is laid over the tree (go test -overlay); nothing on disk changes.
+package mutation
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutations break one law each. The old text must stand in the file exactly once.
+var mutations = []struct {
+	law, file, old, new string
+	tests               string // the package whose tests must turn red
+}{
+	{"the intent is written before anything else", "internal/gate/gate.go",
+		"	if err != nil {\n		return c.unrecorded(err)\n	}", "	if err != nil {\n		seal = func(bailey.Outcome) error { return nil }\n	}", "./internal/gate"},
+	{"every exit is sealed", "internal/gate/gate.go",
+		"	defer func() { res = c.seal(seal, recover()) }()", "	_ = seal\n	defer func() { res = c.result(c.outcome()) }()", "./internal/gate"},
+	{"a panic is sealed too", "internal/gate/gate.go",
+		"res = c.seal(seal, recover())", "res = c.seal(seal, nil)", "./internal/gate"},
+	{"a stage that says no ends the line", "internal/gate/gate.go",
+		"			return c.stop(err)", "			c.stop(err)", "./internal/gate"},
+	{"a stage that leaves without an answer is no success", "internal/gate/receipt.go",
+		"case c.err == nil && !c.finished:", "case false:", "./internal/gate"},
+	{"a result that is not durable does not leave", "internal/gate/receipt.go",
+		"		return c.notDurable(err)", "		_ = err", "./internal/gate"},
+	{"the zero decision denies", "bailey.go",
+		"	Deny  Effect = iota // refused\n", "	Open  Effect = iota\n	Deny\n", "./internal/gate"},
+	{"hooks only tighten", "bailey.go",
+		"return min(e, o)", "return max(e, o)", "./internal/gate"},
+	{"what a hook changed is checked and decided again", "internal/gate/course.go",
+		"	if !c.changed {", "	if true {", "./internal/gate"},
+	{"a question without its grant is a no", "internal/gate/course.go",
+		"		if !slices.Contains(c.granted, rule.ID) {", "		if false {", "./internal/gate"},
+	{"the policy of now decides after the answer", "internal/gate/course.go",
+		"	d := c.Policy.Decide(c.request())\n", "	d := bailey.Decision{Effect: bailey.Allow}\n", "./internal/gate"},
+	{"a new question at the last decision is a no", "internal/gate/course.go",
+		"		d.Effect = bailey.Deny\n", "", "./internal/gate"},
+	{"there is no nil runner", "internal/gate/gate.go",
+		"		if r == nil {", "		if r == nil && false {", "./internal/gate"},
+	{"a dry run acts on nothing", "internal/gate/gate.go",
+		"		if stage.acts && call.DryRun {", "		if false {", "./internal/gate"},
+	{"what was opened is what policy sees", "internal/gate/course.go",
+		"		r.Paths[p.Input] = p.Path", "		r.Paths[p.Input] = \"\"", "./internal/gate"},
+	{"output is redacted", "internal/gate/capture.go",
+		"	if _, err := p.redact.Write(b); err != nil {", "	if _, err := p.limit.Write(b); err != nil {", "./internal/gate"},
+	{"what a hook returns is redacted again", "internal/gate/capture.go",
+		"	if bytes.Equal(was, is) {", "	if true {\n		return is, nil\n	}\n	if bytes.Equal(was, is) {", "./internal/gate"},
+	{"the intent is redacted", "internal/gate/receipt.go",
+		"inline(c.Redactor.Value(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)", "./internal/gate"},
+	{"leased values are learnt before the run", "internal/gate/course.go",
+		"	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)\n", "", "./internal/gate"},
+	{"a lease ends with its call", "internal/gate/course.go",
+		"	c.lease.Return()\n", "", "./internal/gate"},
+	{"a path stays in the workspace", "internal/gateway/workspace.go",
+		"	case !within(root, real):", "	case false:", "./internal/gateway"},
+	{"the workspace is fixed at the first call", "internal/gateway/workspace.go",
+		"	w.roots[call.Session.ID] = root\n", "", "./internal/gateway"},
+	{"a caller that goes away ends its call", "internal/gateway/serve.go",
+		"		conn.ReadFrame()\n		cancel()\n", "		conn.ReadFrame()\n", "./internal/gateway"},
+	{"a socket others could replace is refused", "internal/peer/peer.go",
+		"	if err := ownDir(filepath.Dir(path)); err != nil {", "	if err := ownDir(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
+}
+
+// TestMutations takes a while: each row compiles its packages anew.
+func TestMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs time: runs without -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutations {
+		t.Run(m.law, func(t *testing.T) {
+			out, err := withMutation(t, root, m.file, m.old, m.new, m.tests)
+			if err == nil {
+				t.Fatalf("%s was broken and no test in %s noticed", m.file, m.tests)
+			}
+			if !strings.Contains(out, "--- FAIL") && !strings.Contains(out, "panic:") {
+				t.Fatalf("the tests did not run: %s", out)
+			}
+		})
+	}
+}
+
+func withMutation(t *testing.T, root, file, old, new, tests string) (string, error) {
+	t.Helper()
+	path := filepath.Join(root, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), old); n != 1 {
+		t.Fatalf("%q stands %d times in %s, want once", old, n, file)
+	}
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken.go")
+	if err := os.WriteFile(broken, []byte(strings.Replace(string(text), old, new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: broken}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout", "60s", "-overlay", list, tests)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
