@@ -35,7 +35,6 @@ type stack struct {
 	gate    *gate.Gate
 	gateway *gateway.Gateway
 	unlock  func()
-	unlock  func()
 	log     *slog.Logger
 }
 
