@@ -95,6 +95,11 @@ type Decision struct {
 	Policy string // digest of the rules that decided
 }
 
+// Made reports whether anybody decided: a call may end before it comes to that.
+func (d Decision) Made() bool {
+	return d.Effect != Deny || d.Reason != "" || d.Policy != "" || len(d.Rules) > 0
+}
+
 // Rule names a rule that took part in a decision.
 type Rule struct {
 	ID     RuleID `json:"id"`

@@ -28,6 +28,14 @@
 //	  - D is a JSON object (RFC 8259) in UTF-8 without white space outside strings, in which no object holds
 //	    a key twice, keys being compared after their escapes are resolved.
 //
+// The first line of a ledger that began on the host "castle" is
+//
+//	{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"genesis","data":{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"castle"}}}
+//
+// and the hash in it that of 32 zero bytes and the 136 bytes from {"seq" to the last brace but one. The
+// package's example goes on from there; testdata/vectors.json says of many ledgers, good and bad, what
+// verification has to find.
+//
 // # Kinds
 //
 // Entry 1, and no other, is of kind "genesis": it binds the ledger to where it began. Its data is exactly

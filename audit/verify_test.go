@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -223,6 +224,7 @@ func TestMillion(t *testing.T) {
 	pr, pw := io.Pipe()
 	const n = 1_000_000
 	go func() {
+		w := bufio.NewWriterSize(pw, 1<<20)
 		var prev Hash
 		for i := range n {
 			e := Entry{Seq: uint64(i + 1), Kind: "x", Data: json.RawMessage(`{"n":1}`)}
@@ -231,7 +233,7 @@ func TestMillion(t *testing.T) {
 			}
 			line, h, err := Append(prev, e)
 			if err == nil {
-				_, err = pw.Write(line)
+				_, err = w.Write(line)
 			}
 			if err != nil {
 				pw.CloseWithError(err)
@@ -239,7 +241,7 @@ func TestMillion(t *testing.T) {
 			}
 			prev = h
 		}
-		pw.Close()
+		pw.CloseWithError(w.Flush())
 	}()
 	if report, err := Verify(pr); err != nil || !report.OK || report.Entries != n {
 		t.Fatalf("%+v, %v", report, err)

@@ -8,7 +8,7 @@ import (
 	"bailey"
 )
 
-const maxComplaints = 8 // in one error
+const maxComplaints = 8 // in one error; nothing more is looked for beyond them
 
 // Check returns a typed copy of the input that satisfies the schema and the rules on values; numbers
 // in it are json.Number, whole ones in plain digits. Defaults are not filled in: templates have their
@@ -19,6 +19,9 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 	c := &checker{id: string(m.ID)}
 	clean := make(map[string]any, len(input))
 	for _, name := range keys(input) {
+		if len(c.complaints) > maxComplaints {
+			break
+		}
 		p, ok := m.schema.props[name]
 		if !ok {
 			c.unknown(m, name)
@@ -85,8 +88,8 @@ func (c *checker) unknown(m *Capability, name string) {
 
 func (c *checker) err(m *Capability) error {
 	list := c.complaints
-	if n := len(list); n > maxComplaints {
-		list = append(list[:maxComplaints:maxComplaints], fmt.Sprintf("and %d more complaints", n-maxComplaints))
+	if len(list) > maxComplaints {
+		list = append(list[:maxComplaints:maxComplaints], "and more complaints")
 	}
 	hint := c.hint
 	if hint == "" {

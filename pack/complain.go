@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,10 +135,7 @@ func (c *checker) text(at string, r *rule, v string, allow []string) {
 	if r.MaxLength != nil && n > *r.MaxLength {
 		c.complain(at, "%s is longer than %d characters", brief(v), *r.MaxLength)
 	}
-	if r.Pattern == "" {
-		return
-	}
-	if re, err := regexp.Compile(r.Pattern); err != nil || !re.MatchString(v) {
+	if r.matches != nil && !r.matches.MatchString(v) {
 		c.complain(at, "%s does not match %s", brief(v), show(r.Pattern))
 	}
 }

@@ -3,6 +3,7 @@ package pack
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 )
 
@@ -40,8 +41,9 @@ type rule struct {
 		Allow []string `json:"allow"`
 	} `json:"x-bailey"`
 
-	never  bool // the schema false
-	target *rule
+	never   bool           // the schema false
+	target  *rule          // of Ref
+	matches *regexp.Regexp // of Pattern
 }
 
 // UnmarshalJSON reads true and false as schemas too.

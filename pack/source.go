@@ -3,7 +3,6 @@ package pack
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bailey"
@@ -20,7 +19,7 @@ import (
 const (
 	maxFile   = 1 << 20 // bytes
 	maxNest   = 32      // flow brackets open at once, and block entries opened on one line
-	maxIndent = 128     // columns; block nesting cannot exceed it by more than maxNest
+	maxIndent = 128     // columns: what is nested in blocks is indented
 	maxFaults = 20      // reported at once
 )
 
@@ -140,13 +139,11 @@ func (s *source) plain(tokens token.Tokens) bool {
 		case token.SequenceEndType, token.MappingEndType:
 			flow--
 		case token.SequenceEntryType, token.MappingValueType:
-			opened++
-			if flow == 0 && t.Position.Column > maxIndent && t.Type == token.SequenceEntryType {
-				s.fault(t, "is indented by more than %d columns", maxIndent)
-				return false
+			if flow == 0 {
+				opened++
 			}
 		}
-		if flow > maxNest || flow == 0 && opened > maxNest {
+		if flow > maxNest || opened > maxNest {
 			s.fault(t, "is nested deeper than %d", maxNest)
 			return false
 		}
@@ -154,176 +151,24 @@ func (s *source) plain(tokens token.Tokens) bool {
 	return s.narrow(tokens)
 }
 
-// narrow bounds the column of block keys, and with it how deep blocks can nest.
+// narrow bounds the columns of block entries, and with them how deep blocks can nest.
 func (s *source) narrow(tokens token.Tokens) bool {
+	flow := 0
 	for i, t := range tokens {
-		if t.Type != token.MappingValueType || i == 0 {
-			continue
+		at := t
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.MappingValueType:
+			at = tokens[max(0, i-1)] // the key
 		}
-		if key := tokens[i-1]; key.Position.Column > 8*maxIndent {
-			s.fault(key, "is indented by more than %d columns", 8*maxIndent)
+		entry := t.Type == token.MappingValueType || t.Type == token.SequenceEntryType
+		if entry && flow == 0 && at.Position.Column > maxIndent {
+			s.fault(at, "is indented by more than %d columns", maxIndent)
 			return false
 		}
 	}
 	return true
-}
-
-// fields calls the function of each key in the mapping n and returns the keys that were there. An
-// unknown or repeated key is a fault.
-func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)) map[string]bool {
-	seen := map[string]bool{}
-	for _, kv := range s.pairs(n, what) {
-		key, ok := keyText(kv.Key)
-		if !ok {
-			s.fault(kv.Key.GetToken(), "%s wants words as keys", what)
-			continue
-		}
-		if full, ok := keyAliases[key]; ok {
-			key = full
-		}
-		read, ok := known[key]
-		switch {
-		case !ok:
-			s.fault(kv.Key.GetToken(), "%s has no key %q%s", what, clip(key), near(key, keys(known)))
-		case seen[key]:
-			s.fault(kv.Key.GetToken(), "%s has the key %q twice", what, key)
-		default:
-			seen[key] = true
-			read(kv.Value)
-		}
-	}
-	return seen
-}
-
-// need records one fault for all the keys that were not there.
-func (s *source) need(n ast.Node, what string, seen map[string]bool, wanted ...string) {
-	var missing []string
-	for _, k := range wanted {
-		if !seen[k] {
-			missing = append(missing, k)
-		}
-	}
-	if len(missing) > 0 {
-		s.fault(tokenOf(n), "%s wants %s", what, strings.Join(missing, ", "))
-	}
-}
-
-// keyAliases are spellings of keys that published manifests use.
-var keyAliases = map[string]string{"argv_pattern": "argvPattern"}
-
-func keyText(k ast.MapKeyNode) (string, bool) {
-	n, ok := k.(*ast.StringNode)
-	if !ok {
-		return "", false
-	}
-	return n.Value, true
-}
-
-// pairs returns the entries of a mapping, none with a fault when n is something else.
-func (s *source) pairs(n ast.Node, what string) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
-	}
-	s.wants(n, what, "a mapping")
-	return nil
-}
-
-func (s *source) wants(n ast.Node, what, want string) {
-	s.fault(tokenOf(n), "%s wants %s, found %s", what, want, found(n))
-}
-
-func tokenOf(n ast.Node) *token.Token {
-	if n == nil {
-		return nil
-	}
-	return n.GetToken()
-}
-
-func found(n ast.Node) string {
-	switch n := n.(type) {
-	case nil, *ast.NullNode:
-		return "nothing"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.BoolNode:
-		return "a boolean (quote it to make it a string)"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number (quote it to make it a string)"
-	case *ast.StringNode:
-		return fmt.Sprintf("%q", clip(n.Value))
-	}
-	return "a text"
-}
-
-// text reads a string into p.
-func (s *source) text(what string, p *string) func(ast.Node) {
-	return func(n ast.Node) {
-		switch n := n.(type) {
-		case *ast.StringNode:
-			*p = s.sound(n, n.Value)
-		case *ast.LiteralNode:
-			*p = s.sound(n, n.Value.Value)
-		default:
-			s.wants(n, what, "a string")
-		}
-	}
-}
-
-// texts reads a list of strings into p.
-func (s *source) texts(what string, p *[]string) func(ast.Node) {
-	return func(n ast.Node) {
-		for _, item := range s.items(n, what) {
-			var v string
-			s.text(what, &v)(item)
-			*p = append(*p, v)
-		}
-	}
-}
-
-func (s *source) items(n ast.Node, what string) []ast.Node {
-	if n, ok := n.(*ast.SequenceNode); ok {
-		return n.Values
-	}
-	s.wants(n, what, "a list")
-	return nil
-}
-
-// count reads an integer from 1 to limit into p.
-func (s *source) count(what string, limit int64, p *int64) func(ast.Node) {
-	return func(n ast.Node) {
-		i, ok := n.(*ast.IntegerNode)
-		if !ok {
-			s.wants(n, what, "an integer")
-			return
-		}
-		v, err := strconv.ParseInt(i.Token.Value, 10, 64)
-		if err != nil || v < 1 || v > limit {
-			s.fault(i.Token, "%s wants an integer from 1 to %d, found %s", what, limit, clip(i.Token.Value))
-			return
-		}
-		*p = v
-	}
-}
-
-// choice reads one of the words in known into p; the map's values are the canonical words.
-func choice[T ~string](s *source, what string, known map[string]T, p *T) func(ast.Node) {
-	return func(n ast.Node) {
-		var word string
-		before := len(s.faults)
-		s.text(what, &word)(n)
-		if len(s.faults) > before {
-			return
-		}
-		v, ok := known[word]
-		if !ok {
-			s.fault(tokenOf(n), "%s is one of %s, found %q%s", what, strings.Join(keys(known), ", "), clip(word), near(word, keys(known)))
-			return
-		}
-		*p = v
-	}
 }

@@ -33,6 +33,7 @@ func strange(v string, lines bool) string {
 		case c == 0:
 			return "a NUL"
 		case lines && (c == '\n' || c == '\t'):
+		case ' ' <= c && c <= '~':
 		case unicode.IsControl(c):
 			return fmt.Sprintf("the control character %U", c)
 		case unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp):

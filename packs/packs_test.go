@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +20,12 @@ import (
 	"bailey/packs/hostile"
 )
 
+// load reads the built-in packs once for all tests.
+var load = sync.OnceValues(func() (*pack.Catalog, error) { return pack.LoadBuiltin(packs.FS) })
+
 func catalog(t *testing.T) *pack.Catalog {
 	t.Helper()
-	c, err := pack.LoadBuiltin(packs.FS)
+	c, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +116,7 @@ func TestHostile(t *testing.T) {
 	ktest.Require(t, "git", "sh")
 	for _, r := range hostile.Repositories(t, t.TempDir()) {
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
+			t.Parallel()
 			if r.Wall == hostile.Options {
 				look(t, r, func(id bailey.CapabilityID, out string) {
 					if worked(r, out) {

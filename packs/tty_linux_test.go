@@ -16,7 +16,7 @@ func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("no pseudo terminals: %v", err)
+		t.Skipf("needs /dev/ptmx: %v", err)
 	}
 	defer master.Close()
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"json": jsonField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown,
+			"json": jsonField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
@@ -123,5 +124,14 @@ func chown(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := exec.Command("chown", "-R", args[0], ts.MkAbs(args[1])).CombinedOutput()
 	if err != nil {
 		ts.Fatalf("%s", out)
+	}
+}
+
+// exits CODE COMMAND... runs a command that must end with CODE.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
+		ts.Fatalf("ended with %v, want exit code %s", err, args[0])
 	}
 }

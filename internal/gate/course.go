@@ -164,11 +164,12 @@ func (c *course) approve(ctx context.Context) error {
 		return nil
 	}
 	q := c.question()
+	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
 	if err != nil {
 		return err
 	}
-	c.approval, c.granted = q.ID, answer.Granted
+	c.granted = answer.Granted
 	if answer.Pending {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
@@ -262,11 +263,9 @@ func (c *course) postHooks(ctx context.Context) error {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed", Hint: "see bailey hooks list", Err: err}
 	}
-	if c.stdout.kept, err = c.redactAgain(seen.Stdout, out.Stdout); err != nil {
-		return err
-	}
-	c.stderr.kept, err = c.redactAgain(seen.Stderr, out.Stderr)
-	return err
+	c.stdout.kept = c.redactAgain(seen.Stdout, out.Stdout)
+	c.stderr.kept = c.redactAgain(seen.Stderr, out.Stderr)
+	return nil
 }
 
 // release gives back what the call held, on every way out.

@@ -203,6 +203,8 @@ func (m *masking) Count() int { return strings.Count(m.buf.String(), "SECRET") }
 
 func (w *world) Writer(_ bailey.SessionID, to io.Writer) RedactingWriter { return &masking{w: to} }
 
+func (w *world) Again(_ bailey.SessionID, b []byte) []byte { return []byte(masked(string(b)).(string)) }
+
 func (w *world) Restore(_ bailey.SessionID, _ *pack.Capability, in map[string]any) (map[string]any, []string, error) {
 	w.note("restore")
 	return in, nil, w.restoreErr

@@ -73,6 +73,7 @@ type Redactor interface {
 	Learn(s bailey.SessionID, secrets []bailey.Secret)
 	Value(s bailey.SessionID, v any) any // a deep copy of decoded JSON, redacted
 	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
+	Again(s bailey.SessionID, seen []byte) []byte // redacts what may hold this session's tokens already
 	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string, err error)
 	End(s bailey.SessionID)
 }

@@ -66,7 +66,7 @@ func (c *course) outcome() bailey.Outcome {
 	if c.err != nil {
 		o.Reason, _ = c.Redactor.Value(c.call.Session.ID, clip(c.err.Error())).(string)
 	}
-	if c.decision.Policy != "" || c.decision.Effect != bailey.Deny || len(c.decision.Rules) > 0 || c.decision.Reason != "" {
+	if c.decision.Made() {
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {

@@ -36,7 +36,7 @@ func (c *Client) dial(ctx context.Context) (*peer.Conn, error) {
 		return conn, err
 	}
 	if err := c.Home.Create(); err != nil {
-		return nil, err
+		return nil, unreachable(err)
 	}
 	unlock, err := lockFile(c.Home.StartLock(), true)
 	if err != nil {
@@ -101,8 +101,13 @@ func startAnswer(line string) error {
 }
 
 func unreachable(err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: errors.Join(ErrUnreachable, err)}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: cutOff{err}}
 }
+
+// cutOff is a cause that is ErrUnreachable as well.
+type cutOff struct{ error }
+
+func (c cutOff) Unwrap() []error { return []error{ErrUnreachable, c.error} }
 
 // open connects and sends a query; the connection closes when ctx ends.
 func (c *Client) open(ctx context.Context, q Query) (*peer.Conn, func(), error) {
@@ -133,7 +138,7 @@ func lost(ctx context.Context, err error) error {
 		return err
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-call: the call may have run",
-		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: errors.Join(ErrUnreachable, err)}
+		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: cutOff{err}}
 }
 
 // Look asks a verb that merely looks and decodes its answer into out.

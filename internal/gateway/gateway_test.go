@@ -53,6 +53,12 @@ func (g *echoGate) EndSession(_ context.Context, id bailey.SessionID) error {
 	return nil
 }
 
+func (g *echoGate) endings() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.ended)
+}
+
 func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
 	t.Helper()
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
@@ -106,6 +112,9 @@ func TestCallsAndLooks(t *testing.T) {
 	}
 	if err := client.Look(t.Context(), Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
 		t.Fatalf("an unknown verb: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); g.endings() < 2 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // a session ends after its answer has left
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -50,6 +50,14 @@ func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWrite
 	return r.table(id).Writer(w)
 }
 
+// Again redacts what a hook made of redacted output. Tokens in it are the session's own: they are
+// taken back and made anew, so that each stays the token it was.
+func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
+	t := r.table(id)
+	out, _ := t.Text(t.Restore(string(seen)))
+	return []byte(out)
+}
+
 // Restore gives nothing back: this version makes no pseudonyms, and a secret's token stays a token.
 func (r *Redaction) Restore(_ bailey.SessionID, _ *pack.Capability, input map[string]any) (map[string]any, []string, error) {
 	return input, nil, nil

@@ -43,7 +43,7 @@ type Reply struct {
 	OK               bool              `json:"ok"`
 	ReceiptID        bailey.ReceiptID  `json:"receiptId"`
 	Outcome          bailey.Status     `json:"outcome"`
-	Decision         string            `json:"decision"`
+	Decision         string            `json:"decision"` // "" when it never came to one
 	Rules            []bailey.Rule     `json:"rules,omitempty"`
 	Result           Output            `json:"result"`
 	ApprovalRequired bool              `json:"approvalRequired"`
@@ -69,11 +69,14 @@ type Output struct {
 func NewReply(r bailey.Result) Reply {
 	p := Reply{
 		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
-		Decision: r.Decision.Effect.String(), Rules: r.Decision.Rules,
+		Rules:            r.Decision.Rules,
 		Result:           Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated},
 		ApprovalRequired: r.Status == bailey.Pending, ApprovalID: r.Approval,
 		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Cage: r.Cage,
 		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
+	}
+	if r.Decision.Made() {
+		p.Decision = r.Decision.Effect.String()
 	}
 	if r.Err != nil {
 		p.Error, p.Reason, p.Hint = bailey.KindOf(r.Err), r.Err.Error(), bailey.HintOf(r.Err)

@@ -42,7 +42,7 @@ type toolFile struct {
 
 // tools finds programs and remembers them for as long as nothing of them has changed.
 type tools struct {
-	own   bool // accept what the gateway's own user could have written
+	trust trust
 	mu    sync.Mutex
 	known map[string]*tool // by path
 }
@@ -103,7 +103,7 @@ func (t *tool) unchanged() bool {
 
 // examine builds a tool from its file.
 func (t *tools) examine(path string) (*tool, error) {
-	w := walk{own: t.own, seen: map[string]bool{}}
+	w := walk{trust: t.trust, seen: map[string]bool{}}
 	o, err := w.visit(path)
 	var known *bailey.Error
 	switch {
@@ -135,7 +135,7 @@ func (t *tools) examine(path string) (*tool, error) {
 
 // walk collects what a program loads.
 type walk struct {
-	own    bool
+	trust  trust
 	seen   map[string]bool // canonical files and symlinks
 	files  []toolFile
 	links  []link
@@ -160,7 +160,7 @@ func (w *walk) visit(path string) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	if err := guarded(real, w.own); err != nil {
+	if err := w.trust.guarded(real); err != nil {
 		return object{}, err
 	}
 	if len(w.files) == 0 {

@@ -27,7 +27,8 @@ type Jail struct {
 
 // New returns a Jail. It starts nothing and touches nothing; Probe tells whether cages can be built.
 func New(cfg Config) (*Jail, error) {
-	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), tools: tools{own: cfg.OwnTools}, maps: map[owner]*os.File{}}
+	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), maps: map[owner]*os.File{}}
+	j.tools.trust = trust{own: cfg.OwnTools, overflow: !mapped("/proc/self/uid_map", 0)}
 	for _, m := range cfg.Mask {
 		if !filepath.IsAbs(m) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
@@ -41,8 +42,8 @@ func New(cfg Config) (*Jail, error) {
 	if j.hostUID == 0 {
 		j.hostUID = DefaultHostUID
 	}
-	const overflow = 65534 // nobody: what every unmapped id looks like, and what other daemons run as
-	if j.hostUID < 1 || j.hostUID == overflow || !mapped("/proc/self/uid_map", j.hostUID) || !mapped("/proc/self/gid_map", j.hostUID) {
+	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons run as nobody
+		!mapped("/proc/self/uid_map", j.hostUID) || !mapped("/proc/self/gid_map", j.hostUID) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID),
 			Hint: "set the jail's host uid to an id that /proc/self/uid_map holds and nobody uses, or start bailey as an ordinary user"}
 	}

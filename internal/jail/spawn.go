@@ -77,6 +77,7 @@ type ending struct {
 	errno                   unix.Errno // why
 	status                  syscall.WaitStatus
 	timedOut, cancelled     bool
+	last                    string // how PID 1 itself ended
 }
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
@@ -92,8 +93,11 @@ func (c *child) follow(ctx context.Context, message []byte, timeout time.Duratio
 	for {
 		select {
 		case got := <-reports:
-			c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
+			state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
 			c.stream.Close()
+			if got.last = state.String(); err != nil {
+				got.last = err.Error()
+			}
 			got.timedOut, got.cancelled = e.timedOut, e.cancelled
 			return got
 		case <-end.C:

@@ -5,6 +5,7 @@ package jail
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 	case e.timedOut:
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "the time was up before the cage was built"}
 	}
-	return never, refuse("pidns", errors.New("PID 1 ended before it could say why"))
+	return never, refuse("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }
 
 // shellCode is how a shell would say it: 128+n after signal n.

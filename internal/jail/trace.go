@@ -77,16 +77,25 @@ func statIdent(path string) (ident, error) {
 	return identOf(&st), nil
 }
 
-// guarded refuses a canonical path that somebody else than root could have written or replaced;
-// own adds the gateway's user to root. A sticky directory keeps its entries to their owners.
-func guarded(path string, own bool) error {
+// trust says whose files are run besides root's.
+type trust struct {
+	own      bool // the gateway's own user's
+	overflow bool // those of ids that this user namespace lacks: root is one of them, the caller is not
+}
+
+// overflowID is what every unmapped id looks like (user_namespaces(7)).
+const overflowID = 65534
+
+// guarded refuses a canonical path that somebody whom t does not name could have written or replaced.
+// A sticky directory keeps its entries to their owners.
+func (t trust) guarded(path string) error {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t
 		if err := unix.Lstat(p, &st); err != nil {
 			return &os.PathError{Op: "stat", Path: p, Err: err}
 		}
-		trusted := st.Uid == 0 || own && int(st.Uid) == os.Geteuid()
-		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0 && !own
+		trusted := st.Uid == 0 || t.own && int(st.Uid) == os.Geteuid() || t.overflow && st.Uid == overflowID
+		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0 && !t.own
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if !trusted || writable && !sticky {
 			return &bailey.Error{Kind: bailey.Denied,

@@ -27,7 +27,16 @@ func (s segment) Sync() error {
 	return restart(func() error { return unix.Fdatasync(int(s.Fd())) })
 }
 
+// Reserve asks for the limit on file sizes too: fallocate does not when it keeps the length (measured on
+// Linux 6.18, ext4), and the write would then fail.
 func (s segment) Reserve(off, n int64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	if uint64(off+n) > limit.Cur {
+		return unix.EFBIG
+	}
 	return restart(func() error { return unix.Fallocate(int(s.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n) })
 }
 

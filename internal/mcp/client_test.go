@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +215,15 @@ func TestClientDropsMidCall(t *testing.T) {
 
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
+	for name, before := range map[string]func(*net.UnixConn){
+		"in the middle":             func(*net.UnixConn) {},
+		"after the input has ended": func(c *net.UnixConn) { c.CloseWrite(); time.Sleep(50 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) { endWithContext(t, before) })
+	}
+}
+
+func endWithContext(t *testing.T, before func(*net.UnixConn)) {
 	g := yard()
 	came, ended := waiting(g)
 	near, far := pipe(t)
@@ -224,10 +234,11 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	w.hello("2025-11-25")
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"system_echo"}}`)
 	<-came
+	before(near)
 	start := time.Now()
 	cancel()
 	wantCancelled(t, ended)
-	if err := <-served; !errors.Is(err, context.Canceled) || time.Since(start) > grace {
+	if err := <-served; !errors.Is(err, context.Canceled) || time.Since(start) > grace*3/4 {
 		t.Errorf("Serve: %v after %v", err, time.Since(start))
 	}
 }

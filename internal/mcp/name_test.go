@@ -28,12 +28,19 @@ func TestNames(t *testing.T) {
 		{"empty", ids(""), []string{"-" + digits("")}},
 		{"the form for collisions, taken", ids("a.b_c", "a_b.c", "a.b_c-"+digits("a.b_c")),
 			[]string{"a_b_c-" + digits("a.b_c"), "a_b_c-" + digits("a_b.c"), "a_b_c-" + digits("a.b_c") + "-" + digits("a.b_c-"+digits("a.b_c"))}},
+		{"a collision of hashes", ids("p.涹丿", "p.鎺乻", "x.y"), []string{"", "", "x_y"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := names(tt.ids)
+			listed := map[bailey.CapabilityID]bool{}
 			for i, id := range tt.ids {
-				if got[tt.want[i]] != id {
+				if listed[id] = tt.want[i] != ""; listed[id] && got[tt.want[i]] != id {
 					t.Errorf("%s: %v", id, got)
+				}
+			}
+			for n, id := range got {
+				if !listed[id] {
+					t.Errorf("%s is listed as %s", id, n)
 				}
 			}
 			rev := slices.Clone(tt.ids)

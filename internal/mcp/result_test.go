@@ -59,6 +59,8 @@ func TestRender(t *testing.T) {
 			[]string{"not run: the call was not recorded, so it was not made\nexecuted: no\n"}, true, true},
 		{"not durable", bailey.Result{Receipt: "r-1", Status: bailey.Failed, Executed: true, NotDurable: true, Stdout: []byte("output"), Err: fail(bailey.Unavailable, "disk", "see the disk")},
 			[]string{"failed: executed: yes, receipt: not durable\nwhat to do: see the disk\nreceipt: r-1\n"}, true, true},
+		{"not durable, and the tool failed", bailey.Result{Receipt: "r-1", Status: bailey.Failed, Executed: true, NotDurable: true, ExitCode: 3, Stdout: []byte("output")},
+			[]string{"failed: executed: yes, receipt: not durable\nreceipt: r-1\n"}, true, true},
 		{"not durable, though it says ok", bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true, NotDurable: true, Stdout: []byte("output")},
 			[]string{"failed: executed: yes, receipt: not durable\nreceipt: r-1\n"}, true, true},
 		{"killed", bailey.Result{Receipt: "r-1", Status: bailey.Killed, Executed: true, Stdout: []byte("x"), Err: fail(bailey.Unavailable, "the caller went away", "")},

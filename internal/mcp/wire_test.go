@@ -120,8 +120,10 @@ func TestHugeLine(t *testing.T) {
 	w.hello("2025-11-25")
 	head := `{"method":"tools/call","params":{"name":"system_echo","arguments":{"message":"`
 	fits := head + strings.Repeat("x", maxLine-len(head)-len(`"}},"jsonrpc":"2.0","id":1}`)) + `"}},"jsonrpc":"2.0","id":1}`
-	if got := w.ask(fits); !strings.Contains(got, `"id":1,"result"`) {
-		t.Errorf("a line of %d bytes: %.200s", len(fits), got)
+	for range 10 { // more than may be open at once: answered ones do not count
+		if got := w.ask(fits); !strings.Contains(got, `"id":1,"result"`) {
+			t.Errorf("a line of %d bytes: %.200s", len(fits), got)
+		}
 	}
 	long := strings.Replace(fits, `"id":1}`, `"id":12}`, 1)
 	if got := w.ask(long); !strings.Contains(got, `"id":12,"error":{"code":-32600,"message":"the message is over 1 MiB"}`) {
@@ -233,13 +235,13 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	g := yard()
 	g.do["system.echo"] = func(context.Context, bailey.Call) bailey.Result {
-		return bailey.Result{Receipt: "r", Status: bailey.OK, Executed: true, Stdout: make([]byte, 1<<20)}
+		return bailey.Result{Receipt: "r", Status: bailey.OK, Executed: true, Stdout: bytes.Repeat([]byte("x"), 1<<20)}
 	}
 	near, far := pipe(t)
 	served := make(chan error, 1)
 	go func() { served <- Serve(t.Context(), config(g), far) }()
 	io.WriteString(near, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`+"\n")
-	for i := range 8 {
+	for i := range 4 {
 		fmt.Fprintf(near, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"system_echo"}}`+"\n", i+1)
 	}
 	near.CloseWrite()
@@ -248,7 +250,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 		if err != nil && !errors.Is(err, io.ErrClosedPipe) && !strings.Contains(err.Error(), "closed") {
 			t.Errorf("Serve: %v", err)
 		}
-	case <-time.After(grace + 8*time.Second):
+	case <-time.After(grace + 30*time.Second):
 		t.Error("Serve waits for a peer that does not read")
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -49,7 +50,7 @@ func (e *Engine) Explain(r bailey.Request) Explanation {
 // String writes the explanation for a terminal.
 func (x Explanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", x.Outcome, x.Capability)
+	fmt.Fprintf(&b, "%s: %s", x.Outcome, strings.Trim(strconv.Quote(string(x.Capability)), `"`)) // the caller's word: no controls
 	if x.Reason != "" {
 		fmt.Fprintf(&b, "\n%s", x.Reason)
 	}

@@ -319,6 +319,9 @@ func TestExplain(t *testing.T) {
 	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m0s" {
 		t.Errorf("change %q", x.Change)
 	}
+	if s := e.Explain(request("no\x1b[2J.such", nil)).String(); strings.Contains(s, "\x1b") {
+		t.Errorf("%q reaches the terminal", s)
+	}
 	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed once", "3 rules"} {
 		if !strings.Contains(x.String(), part) {
 			t.Errorf("no %q in %s", part, x)

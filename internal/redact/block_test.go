@@ -127,6 +127,9 @@ func TestBlockNot(t *testing.T) {
 		check(t, table, s, s)
 	}
 	key := "-----BEGIN PRIVATE KEY-----\n" + rep("B", 64) + "\n"
+	check(t, table, key+"Nov 12 app: bG9n=\nNov 12 app: bye", "[REDACTED_PRIVATE_KEY_1]\nNov 12 app: bye")
+	check(t, table, strings.ReplaceAll(key, "\n", `\n`)+`bG9n\nbye now`, `[REDACTED_PRIVATE_KEY_2]\nbye now`)
+	table = NewTable()
 	check(t, table, key+cert, "[REDACTED_PRIVATE_KEY_1]\n"+cert)
 	check(t, table, key+key+"-----END PRIVATE KEY-----", "[REDACTED_PRIVATE_KEY_1]\n[REDACTED_PRIVATE_KEY_2]")
 	check(t, table, rep("-----BEGIN", 9)+" PRIVATE KEY-----\n"+rep("B", 64), rep("-----BEGIN", 8)+"[REDACTED_PRIVATE_KEY_1]")

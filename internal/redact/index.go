@@ -14,6 +14,7 @@ type index struct {
 	filter []uint64
 	by4    map[uint32][]pattern // by the first four bytes
 	short  []pattern            // of fewer than four bytes
+	first  [256]bool            // what those begin with
 	heads  map[string]bool      // the proper prefixes of all patterns, up to three bytes
 	size   int                  // patterns; it only grows, and so tells versions apart
 }
@@ -35,6 +36,7 @@ func (x *index) add(p pattern) {
 	}
 	if p.len() < 4 {
 		x.short = append(x.short, p)
+		x.first[p.core[0]] = true
 		return
 	}
 	four := binary.LittleEndian.Uint32([]byte(p.prefix(4)))
@@ -50,11 +52,8 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 		return len(b)
 	}
 	for i := from; i < len(b); i++ {
-		if len(x.short) == 0 {
-			i = x.skip(b, i)
-			if i == len(b) {
-				break
-			}
+		if i = x.skip(b, i); i == len(b) {
+			break
 		}
 		n, category, open := x.at(b[i:])
 		if open && !final {
@@ -70,10 +69,10 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 // skip returns the first place at or after i that the filter cannot dismiss. Fewer than four bytes
 // before the end it dismisses none.
 func (x *index) skip(b []byte, i int) int {
-	filter := (*[1 << filterBits / 64]uint64)(x.filter)
+	filter, short := (*[1 << filterBits / 64]uint64)(x.filter), len(x.short) > 0
 	for ; i+4 <= len(b); i++ {
 		h := slot(binary.LittleEndian.Uint32(b[i:]))
-		if filter[h/64]&(1<<(h%64)) != 0 {
+		if filter[h/64]&(1<<(h%64)) != 0 || short && x.first[b[i]] {
 			return i
 		}
 	}

@@ -116,7 +116,7 @@ func (s *stream) straddle(end int) int {
 // a bounded number of times.
 func (s *stream) compact() {
 	low := min(s.done, s.next, s.keys.pos)
-	if s.keys.inside {
+	if s.keys.inside { // a find may have carried done beyond its start
 		low = min(low, s.keys.start)
 	}
 	if low < len(s.b)/2 {

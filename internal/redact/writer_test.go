@@ -78,7 +78,7 @@ var atoms = []string{
 
 func TestSplit(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 4000 {
+	for range 1000 {
 		var in strings.Builder
 		for range r.IntN(30) {
 			in.WriteString(atoms[r.IntN(len(atoms))])
@@ -166,6 +166,35 @@ func TestLearnMeanwhile(t *testing.T) {
 	w.Write([]byte("lesson second"))
 	w.Close()
 	if got := out.String(); got != "x firs[REDACTED_K_1] second" {
+		t.Error(got)
+	}
+}
+
+// The same in what an open block holds, which in the end is no key.
+func TestLearnWhileHeld(t *testing.T) {
+	table := NewTable()
+	var out bytes.Buffer
+	w := table.Writer(&out)
+	w.Write([]byte("-----BEGIN PRIVATE KEY----- and a late-secret "))
+	table.Learn("K", "late-secret")
+	w.Close()
+	if got := out.String(); got != "-----BEGIN PRIVATE KEY----- and a [REDACTED_K_1] " {
+		t.Error(got)
+	}
+}
+
+// A secret may reach over the beginning of a block that goes on behind it.
+func TestSecretIntoBlock(t *testing.T) {
+	in := "pre-----BEGIN PRIVATE KEY-----\n" + rep("A", 40) + " bb"
+	table := NewTable()
+	table.Learn("K", in)
+	var out bytes.Buffer
+	w := table.Writer(&out)
+	for _, s := range []string{in, " ", "x\n" + rep("C", 40), "\n-----END PRIVATE KEY-----."} {
+		w.Write([]byte(s))
+	}
+	w.Close()
+	if got := out.String(); got != "[REDACTED_K_1][REDACTED_PRIVATE_KEY_1]." {
 		t.Error(got)
 	}
 }

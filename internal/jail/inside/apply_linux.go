@@ -215,12 +215,25 @@ func start(s Step) (int, syscall.Errno) {
 	return pid, 0
 }
 
-// signals gives each signal its default action. To PID 1 that is none for what comes from inside the
-// namespace, and the tool inherits nothing ignored (the gateway may have been started with nohup).
+// signals keeps the tool from ending PID 1, which shares its uid. The kernel drops what has its default
+// action in a namespace's init, unless the first thread blocks it, as it does while it forks: then a
+// second thread takes it and dies with all (complete_signal in kernel/signal.c). So what the Go runtime
+// handles is ignored from here on; the runtime gives the tool the default action of those. What came
+// ignored from the gateway (nohup) becomes default, since the runtime would pass it on. That leaves those
+// and 32 and 33, the C library's, with which a tool that is quick can end its own cage and no other.
 func signals() syscall.Errno {
-	var act [32]byte // struct kernel_sigaction: SIG_DFL, no flags, no restorer, empty mask
+	const ignore = 1 // SIG_IGN
 	for sig := uintptr(1); sig <= 64; sig++ {
-		_, e := call6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
+		var act [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
+		_, e := call6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&act)), 8, 0, 0)
+		if e != 0 {
+			return e
+		}
+		handled := act[0] > ignore
+		if act = [4]uint64{}; handled && sig != uintptr(syscall.SIGCHLD) {
+			act[0] = ignore
+		}
+		_, e = call6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
 		if e != 0 && e != syscall.EINVAL { // SIGKILL, SIGSTOP
 			return e
 		}

@@ -31,6 +31,7 @@ func run() {
 	for i, s := range steps {
 		if s.Op == Exec {
 			listen()
+			report(Started, 0, 0) // before it is true: what the tool does first may be to end this cage
 		}
 		tool, errno := apply(s)
 		if errno != 0 {
@@ -38,7 +39,6 @@ func run() {
 			syscall.Exit(1)
 		}
 		if tool != 0 {
-			report(Started, 0, 0)
 			report(Exited, uint32(reap(tool)), 0)
 			syscall.Exit(0)
 		}

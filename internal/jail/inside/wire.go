@@ -71,7 +71,7 @@ const ReportSize = 9
 // Kinds of report.
 const (
 	Failed  = 'F' // the number of the step, the errno; PID 1 ends
-	Started = 'S' // the tool runs, or Done was reached
+	Started = 'S' // the tool runs unless Failed follows, or Done was reached
 	Exited  = 'X' // the tool's wait status; PID 1 ends
 )
 

@@ -1,0 +1,398 @@
+package approve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"bailey"
+)
+
+// book is a ledger in memory. Each kind can be made to refuse or to take its time.
+type book struct {
+	mu     sync.Mutex
+	events []string // "question a-1", "answer a-1 reason"
+	refuse map[string]error
+	delay  time.Duration
+	ctxErr error
+}
+
+func (b *book) note(ctx context.Context, kind string, data any) error {
+	time.Sleep(b.delay)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ctxErr = errors.Join(b.ctxErr, ctx.Err())
+	if err := b.refuse[kind]; err != nil {
+		return err
+	}
+	switch d := data.(type) {
+	case bailey.Question:
+		b.events = append(b.events, fmt.Sprintf("%s %s", kind, d.ID))
+	case Event:
+		if d.Granted {
+			b.events = append(b.events, "GRANTED")
+		}
+		b.events = append(b.events, fmt.Sprintf("%s %s %s %s", kind, d.ID, d.Receipt, d.Reason))
+	}
+	return nil
+}
+
+func (b *book) list() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.events, "\n")
+}
+
+func question(id string, wait bool, ttls ...time.Duration) bailey.Question {
+	q := bailey.Question{ID: bailey.ApprovalID(id), Receipt: bailey.ReceiptID("r-" + id), Wait: wait, Argv: []string{"git", "push"}}
+	for _, ttl := range ttls {
+		q.Rules = append(q.Rules, bailey.Rule{ID: "rule", TTL: ttl})
+	}
+	return q
+}
+
+// running starts Run and returns what ends it and waits.
+func running(t *testing.T, q *Queue) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- q.Run(ctx) }()
+	return func() error { cancel(); return <-done }
+}
+
+func expect(t *testing.T, b *book, want ...string) {
+	t.Helper()
+	if got := b.list(); got != strings.Join(want, "\n") {
+		t.Errorf("recorded\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// The shortest time wins, the denial is recorded once, at that time and not before.
+func TestPendingExpires(t *testing.T) {
+	for _, tc := range []struct {
+		config time.Duration
+		rules  []time.Duration
+		want   time.Duration
+	}{
+		{0, nil, bailey.ApprovalTTL}, {-1, nil, bailey.ApprovalTTL}, {time.Hour, nil, time.Hour},
+		{0, []time.Duration{time.Hour}, bailey.ApprovalTTL}, {0, []time.Duration{time.Hour, time.Minute, 0, -5}, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &book{}
+			q := New(Config{Note: b.note, TTL: tc.config})
+			stop := running(t, q)
+			start := time.Now()
+			a, err := q.Ask(t.Context(), question("a-1", false, tc.rules...))
+			if err != nil || !a.Pending || len(a.Granted) != 0 || a.Reason == "" {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			open := q.Open()
+			if len(open) != 1 || !open[0].AskedAt.Equal(start) || !open[0].Expires.Equal(start.Add(tc.want)) {
+				t.Fatalf("open: %+v", open)
+			}
+			expect(t, b, "question a-1")
+			time.Sleep(tc.want - 1)
+			synctest.Wait()
+			expect(t, b, "question a-1")
+			time.Sleep(1)
+			synctest.Wait()
+			late := "answer a-1 r-a-1 nobody answered by " + start.Add(tc.want).UTC().Format(time.RFC3339)
+			expect(t, b, "question a-1", late)
+			if len(q.Open()) != 0 {
+				t.Error("it is still open")
+			}
+			time.Sleep(2 * tc.want)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			expect(t, b, "question a-1", late)
+		})
+	}
+}
+
+// Whoever waits is denied at expiry, whether or not Run runs.
+func TestWaitExpires(t *testing.T) {
+	for _, run := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &book{}
+			q := New(Config{Note: b.note})
+			if run {
+				stop := running(t, q)
+				defer stop()
+			}
+			start := time.Now()
+			a, err := q.Ask(t.Context(), question("a-1", true, time.Minute))
+			if err != nil || a.Pending || len(a.Granted) != 0 || !strings.HasPrefix(a.Reason, "nobody answered by ") {
+				t.Errorf("%+v, %v", a, err)
+			}
+			if d := time.Since(start); d != time.Minute {
+				t.Errorf("waited %v", d)
+			}
+			expect(t, b, "question a-1", "answer a-1 r-a-1 "+a.Reason)
+		})
+	}
+}
+
+// Later questions that expire earlier are not kept waiting for earlier ones.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		q := New(Config{Note: b.note})
+		stop := running(t, q)
+		defer stop()
+		for i, ttl := range []time.Duration{9 * time.Minute, time.Minute, 5 * time.Minute} {
+			time.Sleep(time.Second)
+			if _, err := q.Ask(t.Context(), question(fmt.Sprintf("a-%d", i), false, ttl)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ids []string
+		for _, o := range q.Open() {
+			ids = append(ids, string(o.ID))
+		}
+		if got := strings.Join(ids, " "); got != "a-0 a-1 a-2" {
+			t.Errorf("open: %s", got)
+		}
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if open := q.Open(); len(open) != 2 || open[1].ID != "a-2" {
+			t.Errorf("after a minute: %+v", open)
+		}
+	})
+}
+
+func TestWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		q := New(Config{Note: b.note})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a, err := q.Ask(ctx, question("a-1", true))
+		if !errors.Is(err, context.DeadlineExceeded) || len(a.Granted) != 0 || a.Pending {
+			t.Errorf("%+v, %v", a, err)
+		}
+		expect(t, b, "question a-1", "answer a-1 r-a-1 withdrawn: the caller went away")
+		if b.ctxErr != nil {
+			t.Errorf("an event was written under the caller's context: %v", b.ctxErr)
+		}
+		if _, err := q.Ask(ctx, question("a-2", false)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that had left: %v", err)
+		}
+		expect(t, b, "question a-1", "answer a-1 r-a-1 withdrawn: the caller went away")
+	})
+}
+
+// A caller that leaves while the question is being written does not spoil the writing.
+func TestWithdrawnWhileRecording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{delay: time.Second}
+		q := New(Config{Note: b.note})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if _, err := q.Ask(ctx, question("a-1", true)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if b.ctxErr != nil {
+			t.Errorf("an event was written under the caller's context: %v", b.ctxErr)
+		}
+		expect(t, b, "question a-1", "answer a-1 r-a-1 withdrawn: the caller went away")
+	})
+}
+
+// What cannot be recorded is not asked.
+func TestNotRecorded(t *testing.T) {
+	full := errors.New("no space left on device")
+	b := &book{refuse: map[string]error{"question": full}}
+	q := New(Config{Note: b.note})
+	for _, wait := range []bool{true, false} {
+		a, err := q.Ask(t.Context(), question("a-1", wait))
+		if !errors.Is(err, full) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" || a.Pending || len(a.Granted) != 0 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	if len(q.Open()) != 0 || len(q.open) != 0 {
+		t.Error("it stays open")
+	}
+	if _, err := New(Config{}).Ask(t.Context(), question("a-1", false)); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("without a ledger: %v", err)
+	}
+}
+
+// A denial that cannot be recorded is an error to whoever waits, and to Close.
+func TestAnswerNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("no space left on device")
+		b := &book{refuse: map[string]error{"answer": full}}
+		q := New(Config{Note: b.note, TTL: time.Minute})
+		if a, err := q.Ask(t.Context(), question("a-1", true)); !errors.Is(err, full) || len(a.Granted) != 0 {
+			t.Errorf("%+v, %v", a, err)
+		}
+		if _, err := q.Ask(t.Context(), question("a-2", false)); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Close(); !errors.Is(err, full) {
+			t.Errorf("Close: %v", err)
+		}
+		if err := q.Close(); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+	})
+}
+
+// Nobody sees a question before it is durable.
+func TestSeenAfterRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{delay: time.Second}
+		q := New(Config{Note: b.note, MaxOpen: 1})
+		go q.Ask(t.Context(), question("a-1", false))
+		time.Sleep(time.Second / 2)
+		if open := q.Open(); len(open) != 0 {
+			t.Errorf("seen too early: %+v", open)
+		}
+		if _, err := q.Ask(t.Context(), question("a-2", false)); !errors.Is(err, bailey.Unavailable) {
+			t.Errorf("one being written does not count: %v", err)
+		}
+		time.Sleep(time.Second)
+		if open := q.Open(); len(open) != 1 {
+			t.Errorf("not seen: %+v", open)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	b := &book{}
+	q := New(Config{Note: b.note, MaxOpen: 2})
+	for _, tc := range []struct {
+		id   string
+		kind bailey.Kind
+	}{{"", bailey.Internal}, {"a-1", ""}, {"a-1", bailey.Conflict}, {"a-2", ""}, {"a-3", bailey.Unavailable}} {
+		_, err := q.Ask(t.Context(), question(tc.id, false))
+		if tc.kind == "" && err != nil || tc.kind != "" && !errors.Is(err, tc.kind) {
+			t.Errorf("%q: %v", tc.id, err)
+		}
+	}
+	expect(t, b, "question a-1", "question a-2")
+	if n := New(Config{Note: b.note}).c.MaxOpen; n != 1000 {
+		t.Errorf("by default %d may be open", n)
+	}
+}
+
+// At the end every open question is denied and recorded, those who wait learn it, and none are taken.
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		q := New(Config{Note: b.note})
+		stop := running(t, q)
+		if _, err := q.Ask(t.Context(), question("a-1", false)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan bailey.Answer, 1)
+		go func() {
+			a, _ := q.Ask(t.Context(), question("a-2", true))
+			done <- a
+		}()
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if a := <-done; a.Reason != "the gateway ended" || a.Pending || len(a.Granted) != 0 {
+			t.Errorf("%+v", a)
+		}
+		got := b.list()
+		for _, id := range []string{"a-1", "a-2"} {
+			if strings.Count(got, "answer "+id+" r-"+id+" the gateway ended") != 1 {
+				t.Errorf("%s: recorded\n%s", id, got)
+			}
+		}
+		if _, err := q.Ask(t.Context(), question("a-3", false)); !errors.Is(err, bailey.Unavailable) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// A question that was being written when the queue closed does not stay open.
+func TestShutdownWhileRecording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{delay: time.Second}
+		q := New(Config{Note: b.note})
+		done := make(chan bailey.Answer, 1)
+		go func() {
+			a, _ := q.Ask(t.Context(), question("a-1", true))
+			done <- a
+		}()
+		synctest.Wait()
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+		if a := <-done; a.Reason != "the gateway ended" {
+			t.Errorf("%+v", a)
+		}
+		expect(t, b, "question a-1", "answer a-1 r-a-1 the gateway ended")
+	})
+}
+
+// However expiry, withdrawal and shutdown race, each question gets one answer.
+func TestOneAnswer(t *testing.T) {
+	b := &book{}
+	q := New(Config{Note: b.note, TTL: 2 * time.Millisecond})
+	stop := running(t, q)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%4)*time.Millisecond+time.Millisecond)
+			defer cancel()
+			a, _ := q.Ask(ctx, question(fmt.Sprintf("a-%d", i), i%2 == 0))
+			if len(a.Granted) != 0 {
+				t.Error("granted")
+			}
+		})
+	}
+	time.Sleep(2 * time.Millisecond)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	count := map[string]int{}
+	for _, e := range strings.Split(b.list(), "\n") {
+		if f := strings.Fields(e); len(f) > 1 {
+			count[f[0]+" "+f[1]]++
+		}
+	}
+	for i := range 200 {
+		asked, answered := count[fmt.Sprintf("question a-%d", i)], count[fmt.Sprintf("answer a-%d", i)]
+		if asked > 1 || answered != asked {
+			t.Errorf("a-%d: asked %d, answered %d", i, asked, answered)
+		}
+	}
+	if strings.Contains(b.list(), "GRANTED") {
+		t.Error("something was granted")
+	}
+}
+
+// What was asked cannot be changed afterwards, by the caller or by a reader.
+func TestCopies(t *testing.T) {
+	b := &book{}
+	q := New(Config{Note: b.note})
+	in := question("a-1", false, time.Minute)
+	if _, err := q.Ask(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	in.Argv[1], in.Rules[0].ID = "status", "other"
+	open := q.Open()
+	open[0].Argv[0], open[0].Rules[0].TTL = "rm", time.Hour
+	if got := q.Open()[0]; strings.Join(got.Argv, " ") != "git push" || got.Rules[0].ID != "rule" || got.Rules[0].TTL != time.Minute {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestEventJSON(t *testing.T) {
+	b, err := json.Marshal(Event{ID: "a-1", Receipt: "r-1", Reason: "nobody"})
+	if err != nil || string(b) != `{"id":"a-1","receipt":"r-1","granted":false,"reason":"nobody"}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}

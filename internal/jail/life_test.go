@@ -1,0 +1,268 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+func TestExit(t *testing.T) {
+	j := newJail(t, Config{})
+	for _, c := range []struct {
+		args []string
+		code int
+	}{{[]string{"exit", "0"}, 0}, {[]string{"exit", "3"}, 3}, {[]string{"die"}, 137}} {
+		if r := ask(t, j, bailey.Job{}, c.args...).must(t); r.exit != (bailey.Exit{Code: c.code}) {
+			t.Errorf("%v: %+v, want %d", c.args, r.exit, c.code)
+		}
+	}
+}
+
+func TestNothingSurvives(t *testing.T) {
+	j := newJail(t, Config{})
+	for _, verb := range []string{"daemon", "hold"} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "beat")
+		begin := time.Now()
+		r := ask(t, j, bailey.Job{Places: []bailey.Place{place(t, dir, true)}}, verb, file).must(t)
+		if r.first() != "ok" || strings.Contains(r.out, "never") {
+			t.Fatalf("%s: %+v", verb, r)
+		}
+		if !still(t, file) {
+			t.Errorf("%s: a process outlived its call", verb)
+		}
+		if d := time.Since(begin); d > 15*time.Second {
+			t.Errorf("%s: the call took %v", verb, d)
+		}
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	j := newJail(t, Config{})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "beat")
+	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: []bailey.Place{place(t, dir, true)}}
+
+	begin := time.Now()
+	r := ask(t, j, job, "deaf", file).must(t)
+	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+5*time.Second {
+		t.Errorf("a deaf tool lived for %v", d)
+	}
+	if r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) {
+		t.Errorf("a deaf tool ended with %+v", r)
+	}
+
+	r = ask(t, j, job, "tidy").must(t)
+	if r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") {
+		t.Errorf("a tool that tidies up at SIGTERM ended with %+v", r)
+	}
+	if r := ask(t, j, job, "sleep").must(t); !r.exit.TimedOut || r.exit.Code == 0 {
+		t.Errorf("a sleeping tool ended with %+v", r)
+	}
+}
+
+func TestCancelKills(t *testing.T) {
+	j := newJail(t, Config{})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "beat")
+	r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"deaf", file}, Places: []bailey.Place{place(t, dir, true)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stop := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for !exists(file) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel(stop)
+	}()
+	exit, err := r.Start(ctx, nil, bailey.Streams{})
+	if !errors.Is(err, stop) || exit.Code != 137 || !still(t, file) {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if _, err := r.Start(t.Context(), nil, bailey.Streams{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("a second start: %v", err)
+	}
+	if _, err := j.Plan(ctx, bailey.Job{Command: probe}); err == nil {
+		t.Error("a job was planned for a caller that is gone")
+	}
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+type badWriter struct{ n int }
+
+func (w *badWriter) Write(b []byte) (int, error) { w.n += len(b); return 0, errors.New("full") }
+
+func TestStreams(t *testing.T) {
+	j := newJail(t, Config{})
+	const size = 32 << 20
+	start := func(s bailey.Streams, args ...string) bailey.Exit {
+		t.Helper()
+		r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		exit, err := r.Start(t.Context(), nil, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exit
+	}
+	var all bytes.Buffer
+	if exit := start(bailey.Streams{Stdout: &all}, "flood", fmt.Sprint(size)); exit.Code != 0 || all.Len() != size {
+		t.Errorf("a flood: %+v, %d bytes", exit, all.Len())
+	}
+	bad := &badWriter{}
+	if exit := start(bailey.Streams{Stdout: bad}, "flood", fmt.Sprint(size)); exit.Code != 0 || bad.n == 0 || bad.n > 64<<10 {
+		t.Errorf("a flood into a broken writer: %+v, %d bytes tried", exit, bad.n)
+	}
+	if exit := start(bailey.Streams{}, "flood", fmt.Sprint(size)); exit.Code != 0 {
+		t.Errorf("a flood nobody wants: %+v", exit)
+	}
+	var out bytes.Buffer
+	if start(bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}, "cat"); out.String() != "hello" {
+		t.Errorf("stdin came out as %q", out.String())
+	}
+	endless, w := io.Pipe() // a reader that never ends must not hold the call
+	defer w.Close()
+	if exit := start(bailey.Streams{Stdin: endless}, "exit", "4"); exit.Code != 4 {
+		t.Errorf("with an open stdin: %+v", exit)
+	}
+}
+
+func TestManyStartsLeaveNothing(t *testing.T) {
+	j := newJail(t, Config{})
+	dir := t.TempDir()
+	p := place(t, dir, false)
+	once := func() {
+		if r := ask(t, j, bailey.Job{Command: "true", Places: []bailey.Place{p}}); r.err != nil || r.exit.Code != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	once()
+	n := 1000
+	if testing.Short() {
+		n = 50
+	}
+	fds, mounts := count(t, "/proc/self/fd"), lines(t, "/proc/self/mountinfo")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range n / 8 {
+				once()
+			}
+		})
+	}
+	wg.Wait()
+	if now := count(t, "/proc/self/fd"); now > fds+2 { // the poller may have opened its own
+		t.Errorf("%d descriptors became %d", fds, now)
+	}
+	if now := lines(t, "/proc/self/mountinfo"); now != mounts {
+		t.Errorf("%d mounts became %d", mounts, now)
+	}
+	var ws unix.WaitStatus
+	if pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("a child is left: %d, %v", pid, err)
+	}
+}
+
+func count(t *testing.T, dir string) int {
+	t.Helper()
+	e, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(e)
+}
+
+func lines(t *testing.T, file string) int {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("\n"))
+}
+
+func TestConcurrentStarts(t *testing.T) {
+	j := newJail(t, Config{})
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			if r := ask(t, j, bailey.Job{}, "exit", fmt.Sprint(i)); r.err != nil || r.exit.Code != i {
+				t.Errorf("%d: %+v", i, r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// gatewayEnv makes a test binary a gateway that runs one heartbeat and is then killed.
+const gatewayEnv = "BAILEY_JAIL_GATEWAY"
+
+func gatewayMain() int {
+	dir := os.Getenv(gatewayEnv)
+	j, err := New(Config{OwnTools: os.Geteuid() != 0})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r, err := j.Plan(context.Background(), bailey.Job{Command: os.Getenv(probeEnv), Args: []string{"deaf", filepath.Join(dir, "beat")},
+		Places: []bailey.Place{{Path: dir, File: os.NewFile(uintptr(fd), dir), Write: true}}})
+	if err == nil {
+		_, err = r.Start(context.Background(), nil, bailey.Streams{})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func TestGatewayDeathEndsTheCage(t *testing.T) {
+	ktest.Require(t, "userns", "netns")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "beat")
+	gateway := exec.Command("/proc/self/exe")
+	gateway.Env = append(os.Environ(), gatewayEnv+"="+dir, probeEnv+"="+probe)
+	var log bytes.Buffer
+	gateway.Stderr = &log
+	if err := gateway.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); !exists(file); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			gateway.Process.Kill()
+			gateway.Wait()
+			t.Fatalf("the tool never began: %s", log.String())
+		}
+	}
+	gateway.Process.Kill()
+	gateway.Wait()
+	time.Sleep(100 * time.Millisecond)
+	if !still(t, file) {
+		t.Error("the tool outlived its gateway")
+	}
+}

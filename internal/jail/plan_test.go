@@ -1,0 +1,166 @@
+//go:build linux
+
+package jail
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+var update = flag.Bool("update", false, "write testdata/plan.golden anew")
+
+// sample is a layout with one of each, on a host that exists only here.
+func sample() *layout {
+	l := newLayout()
+	l.proc = true
+	l.links["/bin"] = "usr/bin"
+	l.tool(&tool{files: []toolFile{{"/usr/bin/git", ident{dev: unix.Mkdev(254, 1), ino: 11}}},
+		data: []toolFile{{"/etc/ld.so.cache", ident{dev: unix.Mkdev(254, 1), ino: 12}}}})
+	l.binds["/dev/null"] = bind{source: "/dev/null", target: "/dev/null", dev: 6, ino: 3, layer: "dev-private",
+		attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+	l.binds["/srv/repo"] = bind{source: "/srv/repo", target: "/srv/repo", dev: unix.Mkdev(8, 2), ino: 7, attrs: inert, dir: true,
+		layer: "binds-noexec", place: os.Stdin, uid: 501, gid: 20}
+	l.binds["/srv/repo/.ssh"] = bind{source: emptyDir[1:], target: "/srv/repo/.ssh", attrs: readOnly | inert, dir: true, layer: "masks"}
+	l.binds["/tmp/in put"] = bind{source: "/tmp/in put", target: "/tmp/in put", dev: 1, ino: 9, attrs: readOnly | inert, layer: "binds-noexec"}
+	l.empty = true
+	return l
+}
+
+func samplePlan(donate bool) *plan {
+	p := compose(sample(), donate, bailey.Limits{Tasks: 10}, "/srv/repo", func(r int) uint64 {
+		if r == unix.RLIMIT_NOFILE {
+			return 512
+		}
+		return 1 << 40
+	})
+	p.lent = []string{"TOKEN"}
+	p.add("env-listed", inside.Exec, []uint64{2}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
+	return p
+}
+
+func TestGoldenPlan(t *testing.T) {
+	got := samplePlan(false).String() + "\n" + samplePlan(true).String()
+	if *update {
+		if err := os.WriteFile("testdata/plan.golden", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/plan.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the plan changed; if that is meant, run with -update and raise planVersion\n%s", got)
+	}
+}
+
+func TestDigest(t *testing.T) {
+	p := samplePlan(true)
+	was := p.digest()
+	for i := range p.steps {
+		if p.steps[i].Op == inside.Donated {
+			p.steps[i].N = slices.Clone(p.steps[i].N)
+			p.steps[i].N[0] = 17
+		}
+	}
+	if p.digest() != was {
+		t.Error("the digest depends on a descriptor's number")
+	}
+	for i := range p.steps {
+		changed := samplePlan(true)
+		changed.steps = slices.Delete(changed.steps, i, i+1)
+		if changed.digest() == was {
+			t.Errorf("the digest does not depend on step %d", i)
+		}
+	}
+	p.lent = nil
+	if p.digest() == was {
+		t.Error("the digest does not depend on what will be lent")
+	}
+	one, two := samplePlan(false), samplePlan(false)
+	last := len(one.steps) - 1
+	one.steps[last].N, two.steps[last].N = []uint64{2}, []uint64{3} // an argument or a variable
+	if one.digest() == two.digest() {
+		t.Error("an argument and a variable have the same text")
+	}
+}
+
+func TestLayersAreThoseApplied(t *testing.T) {
+	layers := samplePlan(false).layers()
+	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session", "init-guarded", "root-readonly",
+		"binds-noexec", "masks", "tmp-private", "dev-private", "proc-private", "keyring", "rlimits", "fds-closed", "caps-none", "no-new-privs", "env-listed"} {
+		if i := slices.Index(layers, name); i < 0 {
+			t.Errorf("layer %s is missing", name)
+		} else if slices.Contains(layers[i+1:], name) {
+			t.Errorf("layer %s is named twice", name)
+		}
+	}
+	bare := compose(newLayout(), false, bailey.Limits{}, homeDir, ownCeiling).layers()
+	for _, name := range []string{"proc-private", "masks", "binds-noexec"} {
+		if slices.Contains(bare, name) {
+			t.Errorf("layer %s is named and nothing of it applied", name)
+		}
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	for _, c := range []struct {
+		in   []string
+		want string // what follows the constants, or the kind of error
+	}{
+		{nil, ""},
+		{[]string{"A=1", "B=", "A=2"}, "B=,A=2"},
+		{[]string{"_x9=a=b"}, "_x9=a=b"},
+		{[]string{"PATH=/evil"}, "invalid"}, {[]string{"HOME=/"}, "invalid"}, {[]string{"USER=root"}, "invalid"}, {[]string{"TMPDIR=/x"}, "invalid"},
+		{[]string{"A"}, "invalid"}, {[]string{"=x"}, "invalid"}, {[]string{"9A=x"}, "invalid"}, {[]string{"A-B=x"}, "invalid"}, {[]string{"Ä=x"}, "invalid"},
+		{[]string{"A=\x00"}, "invalid"},
+	} {
+		env, err := environ(c.in)
+		got := strings.Join(env[min(len(env), len(baseEnv)):], ",")
+		if err != nil {
+			got = string(bailey.KindOf(err))
+		}
+		if got != c.want {
+			t.Errorf("%q: %q, want %q", c.in, got, c.want)
+		}
+	}
+	if env, _ := environ([]string{"TZ=Europe/Berlin"}); slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "TZ=Europe/Berlin") {
+		t.Errorf("a declared TZ: %q", env)
+	}
+	if _, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"OTHER=hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("an unplanned loan: %v", err)
+	}
+	if _, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a loan without a name: %v", err)
+	}
+	if env, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"TOKEN=x"}); err != nil || env[len(env)-1] != "TOKEN=x" || len(baseEnv) != 6 {
+		t.Errorf("a loan: %q, %v", env, err)
+	}
+}
+
+func TestLentValuesReachOnlyTheTool(t *testing.T) {
+	j := newJail(t, Config{})
+	r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"sees"}, EnvNames: []string{"TOKEN"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out strings.Builder
+	if _, err := r.Start(t.Context(), []string{"TOKEN=hunter2"}, bailey.Streams{Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "TOKEN=hunter2") {
+		t.Error("what was lent did not arrive")
+	}
+	if strings.Contains(r.(*run).plan.String(), "hunter2") {
+		t.Error("what was lent is in the plan")
+	}
+}

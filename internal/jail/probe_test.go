@@ -1,0 +1,196 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// probeEnv tells a test binary that runs as another user where the probe is.
+const probeEnv = "BAILEY_JAIL_PROBE"
+
+// stranger is a uid that owns nothing on this machine.
+const stranger = 31337
+
+// probe is testdata/probe, built once, static.
+var probe string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Getenv(gatewayEnv) != "" {
+		return gatewayMain()
+	}
+	if probe = os.Getenv(probeEnv); probe != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "jail-probe-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o755)
+	probe = filepath.Join(dir, "probe")
+	build := exec.Command("go", "build", "-o", probe, "./testdata/probe")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the probe: %v\n%s", err, out)
+		return 1
+	}
+	os.Chmod(probe, 0o755)
+	return m.Run()
+}
+
+// TestOrdinaryUser runs this package's tests once more, as a user without rights.
+func TestOrdinaryUser(t *testing.T) {
+	ktest.Require(t, "root", "userns")
+	if testing.Short() {
+		t.Skip("short")
+	}
+	home := t.TempDir()
+	for p := home; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
+		os.Chmod(p, 0o755)
+	}
+	if err := os.Chown(home, stranger, stranger); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), probeEnv+"="+probe, "HOME="+home, "TMPDIR="+home)
+	if os.Getenv("BAILEY_KERNEL") != "" { // what was found above; root this process is not
+		cmd.Env = append(cmd.Env, "BAILEY_KERNEL=require:userns,netns")
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "--- SKIP") || strings.Contains(line, "needs ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	if err != nil {
+		t.Fatalf("as uid %d: %v\n%s", stranger, err, out)
+	}
+}
+
+// newJail is a jail that takes the probe also where an ordinary user built it.
+func newJail(t testing.TB, cfg Config) *Jail {
+	t.Helper()
+	ktest.Require(t, "userns", "netns")
+	cfg.OwnTools = os.Geteuid() != 0
+	j, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+// place opens a path as the gate does.
+func place(t testing.TB, path string, write bool) bailey.Place {
+	t.Helper()
+	mappable(t)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	t.Cleanup(func() { f.Close() })
+	return bailey.Place{Input: "path", Path: path, File: f, Write: write}
+}
+
+// mappable skips t where the gateway is root and the temporary directory cannot be bound idmapped.
+func mappable(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	ktest.Require(t, "userns")
+	j, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	dir, err := os.Open(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	tree, err := j.detach(dir, inert, owner{})
+	if err != nil {
+		if strings.Contains(os.Getenv("BAILEY_KERNEL"), "idmap") {
+			t.Fatal(err)
+		}
+		t.Skipf("needs idmap: %v", err)
+	}
+	tree.Close()
+}
+
+// A told is what came of one call.
+type told struct {
+	exit     bailey.Exit
+	err      error
+	out, log string
+}
+
+// first is the first line of the output.
+func (r told) first() string { line, _, _ := strings.Cut(r.out, "\n"); return line }
+
+// ask runs the probe in a cage.
+func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if job.Command == "" {
+		job.Command, job.Args = probe, args
+	}
+	r, err := j.Plan(ctx, job)
+	if err != nil {
+		return told{exit: never, err: err}
+	}
+	defer r.Close()
+	var out, log bytes.Buffer
+	exit, err := r.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &log})
+	return told{exit, err, out.String(), log.String()}
+}
+
+// must fails the test when the cage itself did.
+func (r told) must(t testing.TB) told {
+	t.Helper()
+	if r.err != nil {
+		t.Fatalf("%v (%s)\n%s%s", r.err, bailey.HintOf(r.err), r.out, r.log)
+	}
+	return r
+}
+
+// still reports whether the file has stopped growing.
+func still(t testing.TB, path string) bool {
+	t.Helper()
+	size := func() int64 {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Size()
+	}
+	before := size()
+	time.Sleep(200 * time.Millisecond)
+	return size() == before
+}

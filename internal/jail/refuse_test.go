@@ -1,0 +1,112 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// lesserEnv says which wall of a lesser host the test stands behind.
+const lesserEnv = "BAILEY_JAIL_LESSER"
+
+// lesser runs the calling test again in a user and mount namespace of its own, as an ordinary user with
+// these capabilities over it, and reports true in the parent.
+func lesser(t *testing.T, wall string, caps ...uintptr) (parent bool) {
+	t.Helper()
+	if os.Getenv(lesserEnv) == wall {
+		return false
+	}
+	ktest.Require(t, "userns", "netns")
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = stranger
+	}
+	one := []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}}
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), lesserEnv+"="+wall, probeEnv+"="+probe, "BAILEY_KERNEL=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: one, GidMappings: one,
+		GidMappingsEnableSetgroups: os.Geteuid() == 0, AmbientCaps: caps,
+		Credential: &syscall.Credential{Uid: 1000, Gid: 1000, NoSetGroups: os.Geteuid() != 0}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("behind %s: %v\n%s", wall, err, out)
+	}
+	return true
+}
+
+// wants checks that an error names the layer and its cure.
+func wants(t *testing.T, err error, layer, hint string) {
+	t.Helper()
+	if bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), layer) || !strings.Contains(bailey.HintOf(err), hint) {
+		t.Errorf("%v (%s): want layer %s and the cure %s", err, bailey.HintOf(err), layer, hint)
+	}
+}
+
+func TestNoUserNamespaces(t *testing.T) {
+	if lesser(t, "no user namespaces", unix.CAP_SYS_RESOURCE) {
+		return
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	j, err := New(Config{OwnTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, j.Probe(t.Context()), "userns", "user.max_user_namespaces")
+	r := ask(t, j, bailey.Job{}, "exit", "0")
+	wants(t, r.err, "userns", "user.max_user_namespaces")
+	if r.exit.Code != -1 {
+		t.Errorf("a tool that never ran has the exit %+v", r.exit)
+	}
+}
+
+func TestMaskedProc(t *testing.T) {
+	if lesser(t, "masked proc", unix.CAP_SYS_ADMIN) {
+		return
+	}
+	if err := unix.Mount("tmpfs", "/proc/irq", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	j, err := New(Config{OwnTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, ask(t, j, bailey.Job{NeedsProc: true}, "exit", "0").err, "proc-private", "systempaths=unconfined")
+	if r := ask(t, j, bailey.Job{}, "exit", "3").must(t); r.exit.Code != 3 {
+		t.Errorf("without proc: %+v", r)
+	}
+}
+
+// TestEveryStepMatters breaks each step of a whole plan in turn: the cage must refuse, and say which.
+func TestEveryStepMatters(t *testing.T) {
+	j := newJail(t, Config{})
+	planned, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}, NeedsProc: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planned.Close()
+	whole := planned.(*run).plan
+	for i := range whole.steps {
+		broken := &plan{steps: append([]step(nil), whole.steps...)}
+		broken.steps[i].Op = 31 // no operation
+		r := &run{jail: j, plan: broken, timeout: probeTime}
+		exit, err := r.live(context.Background(), broken.wire(), bailey.Streams{})
+		if err == nil || exit.Code != -1 {
+			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].text(), exit, err)
+		}
+		if layer := whole.steps[i].layer; err != nil && !strings.Contains(err.Error(), layer) {
+			t.Errorf("without step %d the error does not name layer %s: %v", i, layer, err)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+// Command probe is what the jail's tests run inside a cage. Each verb tries one thing and prints "ok"
+// or the errno's text; sees prints what the cage shows, as JSON.
+//
+// It does real harm outside a cage, so it refuses to run where its parent is not PID 1 of a namespace
+// that it shares with hardly anybody.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+func main() {
+	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" || host != "bailey" {
+		fmt.Fprintln(os.Stderr, "probe: not in a cage")
+		os.Exit(99)
+	}
+	verb, args := os.Args[1], os.Args[2:]
+	v, ok := verbs[verb]
+	if !ok {
+		fmt.Println("no such verb")
+		os.Exit(98)
+	}
+	v(args)
+}
+
+var verbs = map[string]func([]string){
+	"sees": func([]string) { sees() },
+	"read": func(a []string) { _, err := os.ReadFile(a[0]); say(err) },
+	"show": func(a []string) {
+		b, err := os.ReadFile(a[0])
+		os.Stdout.Write(b)
+		say(err)
+	},
+	"write":   func(a []string) { say(os.WriteFile(a[0], []byte("written inside"), 0o644)) },
+	"exec":    func(a []string) { say(syscall.Exec(a[0], a, os.Environ())) },
+	"mount":   func(a []string) { say(syscall.Mount("tmpfs", a[0], "tmpfs", 0, "")) },
+	"sethost": func([]string) { say(syscall.Sethostname([]byte("evil"))) },
+	"list": func(a []string) {
+		e, err := os.ReadDir(a[0])
+		say(err)
+		for _, f := range e {
+			fmt.Println(f.Name())
+		}
+	},
+	"stat": func(a []string) {
+		var st syscall.Stat_t
+		err := syscall.Stat(a[0], &st)
+		say(err)
+		fmt.Println(st.Uid, st.Gid)
+	},
+	"dial":    func(a []string) { _, err := net.DialTimeout(a[0], a[1], time.Second); say(err) },
+	"exit":    func(a []string) { var n int; fmt.Sscan(a[0], &n); os.Exit(n) },
+	"cat":     func([]string) { b := make([]byte, 1<<16); n, _ := os.Stdin.Read(b); os.Stdout.Write(b[:n]) },
+	"die":     func([]string) { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
+	"sleep":   func([]string) { time.Sleep(time.Minute) },
+	"flood":   flood,
+	"beat":    beat,
+	"daemon":  func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]) },
+	"hold":    func(a []string) { say(spawn(os.Stdout, "beat", a[0])); waitFor(a[0]) },
+	"deaf":    func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
+	"tidy":    tidy,
+	"attack":  func([]string) { attack() },
+	"bomb":    func([]string) { bomb() },
+	"killall": func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
+	"killone": func([]string) {
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
+			if sig != 32 && sig != 33 { // the C library's own: see signals in package inside
+				syscall.Kill(1, sig)
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		say(nil)
+	},
+	"key": func(a []string) { say(findKey(a[0])) },
+}
+
+// say prints ok or what the error comes down to.
+func say(err error) {
+	var no syscall.Errno
+	switch {
+	case err == nil:
+		fmt.Println("ok")
+	case errors.As(err, &no):
+		fmt.Println(no.Error())
+	default:
+		fmt.Println(err)
+	}
+}
+
+func sees() {
+	var head = [2]uint32{0x20080522, 0}
+	var caps [6]uint32
+	syscall.RawSyscall(syscall.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&caps)), 0)
+	bounding := 0
+	for c := uintptr(0); c < 41; c++ {
+		r, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, 23, c, 0) // PR_CAPBSET_READ
+		if e == 0 && r == 1 {
+			bounding++
+		}
+	}
+	nnp, _, _ := syscall.RawSyscall6(syscall.SYS_PRCTL, 39, 0, 0, 0, 0, 0)
+	bits, _, _ := syscall.RawSyscall(syscall.SYS_PRCTL, 27, 0, 0)
+	var fds []int
+	for fd := range 2048 {
+		var st syscall.Stat_t
+		if syscall.Fstat(fd, &st) == nil {
+			fds = append(fds, fd)
+		}
+	}
+	sid, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
+	_, tty := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	groups, _ := os.Getgroups()
+	cwd, _ := os.Getwd()
+	host, _ := os.Hostname()
+	nics, _ := net.Interfaces()
+	up := 0
+	for _, n := range nics {
+		if n.Flags&net.FlagUp != 0 {
+			up++
+		}
+	}
+	umask := syscall.Umask(0)
+	var ignored []int
+	for sig := uintptr(1); sig <= 64; sig++ {
+		if signal.Ignored(syscall.Signal(sig)) {
+			ignored = append(ignored, int(sig))
+		}
+	}
+	limits := map[string]syscall.Rlimit{}
+	for name, r := range map[string]int{"core": 4, "nofile": 7, "fsize": 1, "nproc": 6} {
+		var l syscall.Rlimit
+		syscall.Getrlimit(r, &l)
+		limits[name] = l
+	}
+	json.NewEncoder(os.Stdout).Encode(map[string]any{
+		"uid": os.Getuid(), "euid": os.Geteuid(), "gid": os.Getgid(), "groups": len(groups), "pid": os.Getpid(), "leader": int(sid) == os.Getpid(),
+		"caps": caps, "bounding": bounding, "nnp": nnp, "securebits": bits, "env": os.Environ(), "fds": fds,
+		"root": names("/"), "dev": names("/dev"), "etc": names("/etc"), "home": names("/home/bailey"), "tmp": names("/tmp"),
+		"cwd": cwd, "host": host, "up": up, "tty": tty == nil, "umask": umask, "limits": limits, "argv": os.Args, "ignored": ignored,
+	})
+}
+
+func names(dir string) []string {
+	list := []string{}
+	e, _ := os.ReadDir(dir)
+	for _, f := range e {
+		list = append(list, f.Name())
+	}
+	return list
+}
+
+// spawn starts this program again, in a session of its own, and leaves it.
+func spawn(out *os.File, args ...string) error {
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if out == nil {
+		out = null
+	}
+	_, err = os.StartProcess(os.Args[0], append(os.Args[:1:1], args...), &os.ProcAttr{
+		Env: os.Environ(), Files: []*os.File{null, out, null}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	return err
+}
+
+// waitFor returns when the file has grown.
+func waitFor(path string) {
+	for range 500 {
+		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Println("it never began")
+}
+
+// beat appends to a file as long as it lives.
+func beat(a []string) {
+	signal.Ignore(syscall.SIGTERM)
+	f, err := os.OpenFile(a[0], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		say(err)
+		return
+	}
+	for range 6000 {
+		f.WriteString(".")
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func tidy([]string) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	fmt.Println("waiting")
+	<-c
+	fmt.Println("tidied")
+	os.Exit(7)
+}
+
+func flood(a []string) {
+	var n int
+	fmt.Sscan(a[0], &n)
+	b := []byte(strings.Repeat("x", 64<<10))
+	for ; n > 0; n -= len(b) {
+		if _, err := os.Stdout.Write(b[:min(n, len(b))]); err != nil {
+			os.Exit(5)
+		}
+	}
+}
+
+// attack tries everything that could read or steer PID 1.
+func attack() {
+	try := func(name string, e syscall.Errno) { fmt.Println(name, e == 0, e) }
+	_, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, syscall.PTRACE_ATTACH, 1, 0, 0, 0, 0)
+	try("attach", e)
+	_, _, e = syscall.RawSyscall6(syscall.SYS_PTRACE, 0x4206, 1, 0, 0, 0, 0) // PTRACE_SEIZE
+	try("seize", e)
+	var b [8]byte
+	iov := struct {
+		p *byte
+		n uint64
+	}{&b[0], 8}
+	readv := map[string]uintptr{"amd64": 310, "arm64": 270}
+	_, _, e = syscall.RawSyscall6(readv[runtime.GOARCH], 1, uintptr(unsafe.Pointer(&iov)), 1, uintptr(unsafe.Pointer(&iov)), 1, 0)
+	try("vmread", e)
+	pidfd, _, e := syscall.RawSyscall(434, 1, 0, 0)
+	fmt.Println("pidfd", e)
+	_, _, e = syscall.RawSyscall(438, pidfd, 3, 0)
+	try("getfd", e)
+	for _, f := range []string{"mem", "environ", "maps", "fd", "root", "cwd", "exe"} {
+		_, err := os.Open("/proc/1/" + f)
+		fmt.Println("proc-"+f, err == nil, err)
+	}
+}
+
+// bomb starts children until none can be started, and says how many there were.
+func bomb() {
+	n := 0
+	for ; n < 500; n++ {
+		if err := spawn(nil, "beat", "/tmp/bomb"); err != nil {
+			break
+		}
+	}
+	fmt.Println(n)
+}
+
+// findKey looks for a key in the session keyring.
+func findKey(name string) error {
+	kind, _ := syscall.BytePtrFromString("user")
+	desc, _ := syscall.BytePtrFromString(name)
+	session := ^uintptr(2) // KEY_SPEC_SESSION_KEYRING is -3
+	_, _, e := syscall.RawSyscall6(syscall.SYS_KEYCTL, 10, session, uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(desc)), 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}

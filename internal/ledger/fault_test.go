@@ -1,0 +1,310 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"bailey"
+	"bailey/audit"
+
+	"golang.org/x/sys/unix"
+)
+
+// faulty is a disk that fails when it is told to. Without its fields set it is the disk behind it.
+type faulty struct {
+	Disk
+	mu       sync.Mutex
+	reserve  error
+	write    error
+	short    int // bytes that a failing write leaves; -1 hides the error of the short write
+	sync     error
+	truncate error
+	reserved int64 // the furthest byte that was ever reserved
+	syncs    int
+}
+
+func (f *faulty) set(change func()) { f.mu.Lock(); defer f.mu.Unlock(); change() }
+
+func (f *faulty) Reserve(off, n int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.reserve != nil {
+		return f.reserve
+	}
+	f.reserved = max(f.reserved, off+n)
+	return f.Disk.Reserve(off, n)
+}
+
+func (f *faulty) WriteAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.write == nil {
+		return f.Disk.WriteAt(p, off)
+	}
+	n, err := f.Disk.WriteAt(p[:min(f.short, len(p))], off)
+	if err == nil && f.write != errSilent {
+		err = f.write
+	}
+	return n, err
+}
+
+func (f *faulty) Sync() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.syncs++
+	if f.sync != nil {
+		return f.sync
+	}
+	return f.Disk.Sync()
+}
+
+func (f *faulty) Truncate(size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.truncate != nil {
+		return f.truncate
+	}
+	return f.Disk.Truncate(size)
+}
+
+var errSilent = errors.New("a write that is short and says nothing")
+
+// onFaulty opens a ledger on a faulty disk and leaves a receipt in it.
+func onFaulty(t *testing.T) (string, *Log, *faulty) {
+	dir, disk := place(t), &faulty{}
+	l := open(t, Config{Dir: dir, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
+	call(t, l)
+	return dir, l, disk
+}
+
+// unavailableWith checks an error's kind, cause and that it has a cure.
+func unavailableWith(t *testing.T, err, cause error) {
+	t.Helper()
+	if !errors.Is(err, bailey.Unavailable) || !errors.Is(err, cause) || bailey.HintOf(err) == "" {
+		t.Errorf("%v (%s), want %v", err, bailey.HintOf(err), cause)
+	}
+}
+
+func TestNoSpaceRefusesIntents(t *testing.T) {
+	dir, l, disk := onFaulty(t)
+	var seals []func(bailey.Outcome) error
+	for range 40 { // so many that what was reserved ahead is used up
+		seal, err := l.Open(context.Background(), intent())
+		do(t, err)
+		seals = append(seals, seal)
+	}
+	disk.set(func() { disk.reserve = unix.ENOSPC })
+	before := content(first(dir))
+	for {
+		seal, err := l.Open(context.Background(), intent())
+		if err != nil {
+			unavailableWith(t, err, unix.ENOSPC)
+			break
+		}
+		seals, before = append(seals, seal), content(first(dir))
+		if len(seals) > 100 {
+			t.Fatal("intents are taken without space for their outcomes")
+		}
+	}
+	note := func() error {
+		return l.Note(context.Background(), "big", map[string]string{"x": strings.Repeat("x", 60000)})
+	}
+	err := note()
+	for n := 0; err == nil && n < 3; n++ { // what is left over may hold one or two
+		before, err = content(first(dir)), note()
+	}
+	unavailableWith(t, err, unix.ENOSPC)
+	if content(first(dir)) != before {
+		t.Error("a refused intent left something")
+	}
+	for _, seal := range seals { // each at its largest, together with intents that have to be refused
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := l.Open(context.Background(), intent()); err != nil {
+				unavailableWith(t, err, unix.ENOSPC)
+			}
+		})
+		if err := seal(bailey.Outcome{Status: bailey.OK, Reason: strings.Repeat("x", 60000)}); err != nil {
+			t.Fatalf("an outcome whose space was reserved: %v", err)
+		}
+		wg.Wait()
+	}
+	disk.set(func() { disk.reserve = nil })
+	call(t, l)
+	verified(t, dir)
+}
+
+// Behind the file every open intent has its slot, on the disk and not only in our books.
+func TestSpaceIsReserved(t *testing.T) {
+	dir, l, disk := onFaulty(t)
+	const calls = 50
+	for range calls {
+		_, err := l.Open(context.Background(), intent())
+		do(t, err)
+	}
+	var st unix.Stat_t
+	do(t, unix.Stat(first(dir), &st))
+	if need := st.Size + calls*audit.MaxLine; st.Blocks*512 < need || disk.reserved < need {
+		t.Errorf("%d bytes long, %d on the disk, %d reserved, %d needed", st.Size, st.Blocks*512, disk.reserved, need)
+	}
+	do(t, l.Close())
+	l = open(t, Config{Dir: dir})
+	do(t, l.Close())
+	do(t, unix.Stat(first(dir), &st))
+	if st.Blocks*512 > st.Size+64<<10 {
+		t.Errorf("nothing is open, %d bytes long, and %d on the disk", st.Size, st.Blocks*512)
+	}
+}
+
+func TestWriteFails(t *testing.T) {
+	for name, short := range map[string]int{"nothing": 0, "one byte": 1, "half": 120, "all but one": 1 << 20} {
+		for _, cause := range []error{unix.EIO, unix.ENOSPC, errSilent} {
+			if cause == errSilent && short > 1000 {
+				continue
+			}
+			t.Run(name+" "+cause.Error(), func(t *testing.T) {
+				dir, l, disk := onFaulty(t)
+				seal, err := l.Open(context.Background(), intent())
+				do(t, err)
+				before := content(first(dir))
+				disk.set(func() { disk.write, disk.short = cause, short })
+				if err := seal(bailey.Outcome{Status: bailey.OK}); !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
+					t.Errorf("seal: %v", err)
+				}
+				if _, err := l.Open(context.Background(), intent()); !errors.Is(err, bailey.Unavailable) {
+					t.Errorf("open: %v", err)
+				}
+				if content(first(dir)) != before {
+					t.Error("something half written stays")
+				}
+				disk.set(func() { disk.write = nil })
+				call(t, l) // the disk is known to hold what it held
+				if r := verified(t, dir); r.Open != 1 || r.Intents != 3 {
+					t.Errorf("%+v", r)
+				}
+				do(t, l.Close())
+				open(t, Config{Dir: dir})
+				if r := verified(t, dir); r.Open != 0 {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	}
+}
+
+func TestSyncFails(t *testing.T) {
+	dir, l, disk := onFaulty(t)
+	seal, err := l.Open(context.Background(), intent())
+	do(t, err)
+	before := content(first(dir))
+	disk.set(func() { disk.sync = unix.EIO })
+	_, err = l.Open(context.Background(), intent())
+	unavailableWith(t, err, unix.EIO)
+	if content(first(dir)) != before {
+		t.Error("a refused intent stays")
+	}
+	disk.set(func() { disk.sync = nil }) // the next sync would succeed, and lie
+	syncs := disk.syncs
+	unavailableWith(t, seal(bailey.Outcome{Status: bailey.OK}), unix.EIO)
+	_, err = l.Open(context.Background(), intent())
+	unavailableWith(t, err, unix.EIO)
+	unavailableWith(t, l.Note(context.Background(), "x", nil), unix.EIO)
+	if disk.syncs != syncs || content(first(dir)) != before {
+		t.Error("the log goes on after a failed sync")
+	}
+	if !strings.Contains(bailey.HintOf(err), "restart") {
+		t.Errorf("hint: %s", bailey.HintOf(err))
+	}
+	do(t, l.Close())
+	open(t, Config{Dir: dir})
+	if r := verified(t, dir); r.Open != 0 || r.Intents != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRollbackFails(t *testing.T) {
+	for name, fail := range map[string]func(*faulty){
+		"truncate": func(f *faulty) { f.truncate = unix.EIO },
+		"sync":     func(f *faulty) { f.sync = unix.EIO },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, l, disk := onFaulty(t)
+			disk.set(func() { disk.write, disk.short = unix.ENOSPC, 100; fail(disk) })
+			_, err := l.Open(context.Background(), intent())
+			unavailableWith(t, err, unix.ENOSPC)
+			disk.set(func() { disk.write, disk.truncate, disk.sync = nil, nil, nil })
+			_, err = l.Open(context.Background(), intent())
+			unavailableWith(t, err, unix.EIO)
+			do(t, l.Close())
+			open(t, Config{Dir: dir}) // cuts what stayed
+			verified(t, dir)
+		})
+	}
+}
+
+// One sync serves all that wait, and a failing one refuses all of them.
+func TestGroup(t *testing.T) {
+	dir, l, disk := onFaulty(t)
+	gate := make(chan struct{})
+	first := make(chan struct{})
+	l.writer.disk = &holding{Disk: disk, first: first, gate: gate} // the writer is idle: its queue is empty
+	const callers = 64
+	errs := make(chan error, callers+1)
+	go func() { errs <- l.Note(context.Background(), "first", nil) }()
+	<-first
+	for range callers {
+		go func() { errs <- l.Note(context.Background(), "more", nil) }()
+	}
+	for waiting := 0; waiting < callers; waiting = blocked() {
+	}
+	before := disk.syncs
+	close(gate)
+	for range callers + 1 {
+		do(t, <-errs)
+	}
+	if n := disk.syncs - before; n != 2 {
+		t.Errorf("%d syncs for one note and then %d", n, callers)
+	}
+	verified(t, dir)
+}
+
+// blocked counts the goroutines that wait to hand an entry to the writer.
+func blocked() int {
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*Log).submit(")
+}
+
+// holding lets its first sync wait at the gate.
+type holding struct {
+	Disk
+	once        sync.Once
+	first, gate chan struct{}
+}
+
+func (h *holding) Sync() error {
+	h.once.Do(func() { close(h.first); <-h.gate })
+	return h.Disk.Sync()
+}
+
+func TestLoggedForOperators(t *testing.T) {
+	var said bytes.Buffer
+	dir, disk := place(t), &faulty{}
+	l := open(t, Config{Dir: dir, Log: logger(&said), Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
+	disk.set(func() { disk.sync = unix.EIO })
+	if err := l.Note(context.Background(), "x", nil); err == nil {
+		t.Fatal("durable without a sync")
+	}
+	do(t, l.Close())
+	if !strings.Contains(said.String(), "the ledger stopped") {
+		t.Errorf("said %q", &said)
+	}
+	if _, err := os.Stat(first(dir)); err != nil {
+		t.Error(err)
+	}
+}

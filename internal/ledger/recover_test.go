@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTornTails(t *testing.T) {
+	for name, tail := range map[string]string{
+		"zeros":      strings.Repeat("\x00", 5000),
+		"many zeros": strings.Repeat("\x00", 3<<20),
+		"half":       `{"hash":"0123`,
+		"rubbish":    "rubbish\nmore\n",
+		"newline":    "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := place(t)
+			l := open(t, Config{Dir: dir})
+			id := call(t, l)
+			do(t, l.Close())
+			good := content(first(dir))
+			do(t, os.WriteFile(first(dir), []byte(good+tail), 0o600))
+			recovered(t, dir, []string{string(id)}, []string{string(id)})
+			repairs(t, dir, 1)
+			kept, err := os.ReadFile(fmt.Sprintf("%s/torn-4-%d", dir, len(good)))
+			if err != nil || string(kept) != tail {
+				t.Errorf("%d bytes kept, %v", len(kept), err)
+			}
+		})
+	}
+}
+
+func TestDamage(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(lines []string) []string
+		entry  string
+	}{
+		"byte changed":   {func(l []string) []string { l[2] = strings.Replace(l[2], "allow", "asked", 1); return l }, "entry 3"},
+		"last changed":   {func(l []string) []string { l[4] = strings.Replace(l[4], "allow", "asked", 1); return l }, "entry 5"},
+		"line deleted":   {func(l []string) []string { return append(l[:1:1], l[2:]...) }, "entry 2"},
+		"lines swapped":  {func(l []string) []string { l[1], l[3] = l[3], l[1]; return l }, "entry 2"},
+		"torn, appended": {func(l []string) []string { l[3] = l[3][:40]; return l }, "entry 4"},
+		"other genesis":  {func(l []string) []string { l[0] = strings.Replace(l[0], "castle", "palace", 1); return l }, "entry 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := place(t)
+			l := open(t, Config{Dir: dir, Host: "castle"})
+			call(t, l)
+			call(t, l)
+			do(t, l.Close())
+			split := strings.SplitAfter(content(first(dir)), "\n")
+			do(t, os.WriteFile(first(dir), []byte(strings.Join(c.damage(split), "")), 0o600))
+			refused(t, dir, "damaged", c.entry)
+		})
+	}
+}
+
+// What an earlier gateway left open is closed once, however long ago it was.
+func TestOldIntents(t *testing.T) {
+	dir := place(t)
+	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	l := open(t, Config{Dir: dir, Now: func() time.Time { return past }})
+	const calls = 2500 // more than one group
+	for range calls {
+		_, err := l.Open(context.Background(), intent())
+		do(t, err)
+	}
+	call(t, l)
+	do(t, l.Close())
+	if r := verified(t, dir); r.Open != calls {
+		t.Errorf("%+v", r)
+	}
+	for range 2 {
+		do(t, open(t, Config{Dir: dir}).Close())
+		if r := verified(t, dir); r.Open != 0 || r.Outcomes != calls+1 {
+			t.Errorf("%+v", r)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bailey"
+	"bailey/internal/ktest"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's own limit on file sizes: intents are refused, outcomes of what is open are durable.
+func TestFileLimit(t *testing.T) {
+	dir := place(t)
+	out, err := command("file-limit", dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "ulimit") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	verified(t, dir)
+}
+
+func childFileLimit(dir string) error {
+	signal.Ignore(unix.SIGXFSZ)
+	limit := unix.Rlimit{Cur: 2 << 20, Max: 2 << 20}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	return untilRefused(dir, unix.EFBIG)
+}
+
+// A disk that is really full, in a mount namespace of the child's own.
+func TestFullDisk(t *testing.T) {
+	ktest.Require(t, "userns")
+	dir := place(t)
+	do(t, os.MkdirAll(dir, 0o700))
+	cmd := command("full-disk", dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "free some space") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func childFullDisk(dir string) error {
+	if err := unix.Mount("ledger", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
+		return fmt.Errorf("mounting a small tmpfs: %w", err)
+	}
+	return untilRefused(dir, unix.ENOSPC)
+}
+
+// untilRefused opens receipts until there is no space, then seals each with the largest outcome, and
+// reopens the ledger.
+func untilRefused(dir string, want error) error {
+	l, err := New(Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	var seals []func(bailey.Outcome) error
+	for {
+		seal, err := l.Open(context.Background(), intent())
+		if err != nil {
+			fmt.Println(err, bailey.HintOf(err))
+			break
+		}
+		if seals = append(seals, seal); len(seals) > 1000 {
+			return fmt.Errorf("never refused, want %v", want)
+		}
+	}
+	for i, seal := range seals[1:] {
+		if err := seal(bailey.Outcome{Status: bailey.OK, Reason: strings.Repeat("x", room-400)}); err != nil {
+			return fmt.Errorf("outcome %d of %d: %w", i, len(seals), err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
+	if l, err = New(Config{Dir: dir}); err != nil {
+		return fmt.Errorf("opening it again: %w", err)
+	}
+	if r, err := l.Verify(); err != nil || !r.OK || r.Open != 0 || r.Intents != len(seals) {
+		return fmt.Errorf("%+v %v", r, err)
+	}
+	return l.Close()
+}

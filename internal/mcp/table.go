@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// What one connection may have open: requests that were taken and not answered yet.
+const (
+	maxOpen      = 256
+	maxOpenBytes = 8 << 20
+)
+
+// table holds a connection's open requests. Its zero value is empty and ready.
+type table struct {
+	mu    sync.Mutex             // guards what follows
+	open  map[jsonrpc.ID]request // by id, until the answer is about to be written
+	bytes int                    // of the messages of open
+	busy  int                    // requests whose answer is not written yet
+	idle  chan struct{}          // closed when busy falls to 0, if somebody waits
+}
+
+// request is an open request.
+type request struct {
+	size  int
+	batch *batch // nil when it came alone
+}
+
+// batch collects the answers to an array of requests, which go out as one array.
+type batch struct {
+	left    int
+	answers []json.RawMessage
+}
+
+// drain waits for the open requests, but not for long.
+func (t *table) drain(closed <-chan struct{}) {
+	t.mu.Lock()
+	idle := make(chan struct{})
+	if t.idle = idle; t.busy == 0 {
+		close(idle)
+		t.idle = nil
+	}
+	t.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(grace):
+	case <-closed:
+	}
+}
+
+// take opens the requests among msgs, all or none.
+func (t *table) take(b *batch, msgs ...message) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen, size := map[jsonrpc.ID]bool{}, 0
+	for _, m := range msgs {
+		if !m.call() {
+			continue
+		}
+		if _, used := t.open[m.ID]; used || seen[m.ID] {
+			return errors.New("the id is in use by an open request")
+		}
+		seen[m.ID] = true
+		size += m.size
+	}
+	if len(seen) > 0 && (t.busy+len(seen) > maxOpen || t.bytes+size > maxOpenBytes) {
+		return errors.New("too many requests are open on this connection; wait for answers, then send it again")
+	}
+	if t.open == nil {
+		t.open = map[jsonrpc.ID]request{}
+	}
+	for _, m := range msgs {
+		if m.call() {
+			t.open[m.ID] = request{size: m.size, batch: b}
+		}
+	}
+	if b != nil {
+		b.left = len(seen)
+	}
+	t.busy += len(seen)
+	t.bytes += size
+	return nil
+}
+
+// settle closes the request that data answers and returns what is to be written now, and how many
+// requests that answers. The id is free before the answer leaves: its receiver may use it again at once.
+func (t *table) settle(id jsonrpc.ID, data []byte) ([]byte, int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.open[id]
+	if !ok {
+		return data, 0
+	}
+	delete(t.open, id)
+	t.bytes -= r.size
+	b := r.batch
+	if b == nil {
+		return data, 1
+	}
+	if data != nil {
+		b.answers = append(b.answers, data)
+	}
+	if b.left--; b.left > 0 {
+		return nil, 1
+	}
+	all, err := json.Marshal(b.answers)
+	if err != nil || len(b.answers) == 0 {
+		return nil, 1
+	}
+	return all, 1
+}
+
+// release counts n requests as answered.
+func (t *table) release(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy -= n; t.busy == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// has reports whether id belongs to an open request.
+func (t *table) has(id jsonrpc.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, used := t.open[id]
+	return used
+}

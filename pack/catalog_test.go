@@ -1,0 +1,87 @@
+package pack
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"bailey"
+)
+
+func named(pack string, names ...string) *fstest.MapFile {
+	var b strings.Builder
+	b.WriteString("name: " + pack + "\nversion: '1'\ncapabilities:\n")
+	for _, n := range names {
+		b.WriteString("  - {name: " + n + ", risk: low, sideEffectClass: none, reversibility: readOnly, backend: {type: subprocess, command: x}}\n")
+	}
+	return &fstest.MapFile{Data: []byte(b.String())}
+}
+
+func TestCatalog(t *testing.T) {
+	c, err := Load(fstest.MapFS{"a/pack.yaml": named("git", "status", "log", "diff"), "b/pack.yaml": named("go", "test"),
+		"a/other.yaml": {Data: []byte("x")}, "pack.yaml": {Data: []byte("x")}, "a/b/pack.yaml": {Data: []byte("x")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range c.All() {
+		ids = append(ids, string(m.ID))
+	}
+	if strings.Join(ids, " ") != "git.diff git.log git.status go.test" {
+		t.Error(ids)
+	}
+	if m, err := c.Lookup("git.log"); err != nil || m.ID != "git.log" {
+		t.Error(m, err)
+	}
+	for id, hint := range map[string]string{
+		"git.lgo":                  "close matches: git.diff, git.log, git.status",
+		"go.tset":                  "close matches: go.test",
+		"gti.status":               "git.status",
+		"no.such":                  "close matches: git.diff, git.log, git.status, go.test",
+		"":                         "close matches:",
+		strings.Repeat("x", 1<<20): "close matches:",
+		"GIT.LOG":                  "git.log",
+		"git_log":                  "git.log",
+		"a\x1b[2Jb\nc":             "close matches:",
+	} {
+		_, err := c.Lookup(bailey.CapabilityID(id))
+		if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), hint) || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 500 {
+			t.Errorf("%.20q: %.200v, hint %q", id, err, bailey.HintOf(err))
+		}
+		_, list, _ := strings.Cut(bailey.HintOf(err), ": ")
+		if !slices.IsSorted(strings.Split(list, ", ")) {
+			t.Errorf("not sorted: %q", list)
+		}
+	}
+	empty, err := Load(fstest.MapFS{})
+	if err != nil || len(empty.All()) != 0 {
+		t.Error(err)
+	}
+	if _, err := empty.Lookup("x.y"); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) == "" {
+		t.Error(err)
+	}
+}
+
+func TestCatalogConflicts(t *testing.T) {
+	for name, files := range map[string]fstest.MapFS{
+		"one pack twice": {"a/pack.yaml": named("git", "a"), "b/pack.yaml": named("git", "b")},
+		"one id twice":   {"a/pack.yaml": named("git", "a"), "b/pack.yaml": named("other", "git.a")},
+		"one tool twice": {"a/pack.yaml": named("a", "b_c"), "b/pack.yaml": named("a-b", "c", "a.b", "a.b_c")},
+	} {
+		if _, err := LoadBuiltin(files); !errors.Is(err, bailey.Conflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Load(fstest.MapFS{"a/pack.yaml": named("git", "a", "a")}); !errors.Is(err, bailey.Invalid) {
+		t.Error(err)
+	}
+	if _, err := Load(fstest.MapFS{"a/pack.yaml": named("git", "a"), "b/pack.yaml": {Data: []byte("x: [")}}); !errors.Is(err, bailey.Invalid) {
+		t.Error("a broken pack beside a good one loads", err)
+	}
+	if _, err := Load(fstest.MapFS{"a/pack.yaml": {Mode: fs.ModeDir}}); !errors.Is(err, bailey.Unavailable) {
+		t.Error(err)
+	}
+}
