@@ -164,10 +164,10 @@ func persist(ctx context.Context, t *testing.T, session *mcp.ClientSession) stri
 
 // TestInspector lets the protocol's inspector, a real npm client, list tools and call two.
 func TestInspector(t *testing.T) {
-	ktest.Require(t, "mcp-inspector")
+	ktest.Require(t, "mcp-inspector-cli")
 	y := newYard(t)
 	inspect := func(args ...string) string {
-		cmd := y.command("mcp-inspector", append([]string{"--cli", y.program, "serve"}, args...)...)
+		cmd := y.command("mcp-inspector-cli", append([]string{"--cli", y.program, "serve"}, args...)...)
 		cmd.Dir = y.repo
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -174,7 +174,7 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s; call again with --wait to wait for the answer", q.ID, q.Expires.UTC().Format(time.RFC3339))}
+			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, q.Expires.UTC().Format(time.RFC3339))}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {

@@ -58,6 +58,7 @@ type relay struct {
 
 	mu        sync.Mutex // guards all below; never held while anything is written
 	conn      io.ReadWriteCloser
+	ended     chan struct{}              // closed when conn has ended
 	waiting   map[string]json.RawMessage // ids without an answer
 	handshake [][]byte                   // initialize and notifications/initialized, to say again
 	swallow   string                     // id of a repeated initialize whose answer the agent has had
@@ -70,8 +71,8 @@ func (r *relay) connect(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.conn = conn
-	go r.answers(conn)
+	r.conn, r.ended = conn, make(chan struct{})
+	go r.answers(conn, r.ended)
 	return nil
 }
 
@@ -143,7 +144,8 @@ func (r *relay) reconnect(ctx context.Context) error {
 }
 
 // answers copies what the gateway says until it ends, then answers for it.
-func (r *relay) answers(conn io.ReadWriteCloser) {
+func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
+	defer close(ended)
 	lines := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -213,23 +215,19 @@ func (r *relay) fail(id json.RawMessage, text string) error {
 	return r.write(append(b, '\n'))
 }
 
-// settle lets open requests end after the agent closed its side.
+// settle passes the end of the agent's lines on and lets the gateway finish what is open.
 func (r *relay) settle(ctx context.Context) {
-	deadline := time.After(settlePatience)
-	for {
-		r.mu.Lock()
-		done := len(r.waiting) == 0
-		r.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-deadline:
-			return
-		case <-time.After(5 * time.Millisecond):
-		}
+	r.mu.Lock()
+	half, _ := r.conn.(interface{ CloseWrite() error })
+	ended := r.ended
+	r.mu.Unlock()
+	if half == nil || half.CloseWrite() != nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	case <-time.After(settlePatience):
 	}
 }
 
