@@ -119,7 +119,7 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 		return bailey.Exit{Code: shellCode(e.status), TimedOut: e.timedOut}, nil
 	case e.started && e.cancelled:
 		return bailey.Exit{Code: 128 + int(unix.SIGKILL)}, context.Cause(ctx)
-	case e.started: println("LAST", e.last)
+	case e.started:
 		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut}, nil
 	case e.cancelled:
 		return never, context.Cause(ctx)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/audit"
@@ -261,7 +262,8 @@ func TestGroup(t *testing.T) {
 	for range callers {
 		go func() { errs <- l.Note(context.Background(), "more", nil) }()
 	}
-	for waiting := 0; waiting < callers; waiting = blocked() {
+	for blocked() < callers+1 { // the first is among them
+		time.Sleep(time.Millisecond)
 	}
 	before := disk.syncs
 	close(gate)
