@@ -131,7 +131,7 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	view := c.call
 	view.Input, _ = c.Redactor.Value(c.call.Session.ID, c.input).(map[string]any)
 	if c.verdict, err = c.Hooks.Pre(ctx, view); err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "see bailey hooks list", Err: err}
+		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}
 	if c.verdict.Input != nil {
 		c.input, c.changed = c.verdict.Input, true
@@ -261,7 +261,7 @@ func (c *course) postHooks(ctx context.Context) error {
 	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept}
 	out, err := c.Hooks.Post(ctx, c.call, seen)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed", Hint: "see bailey hooks list", Err: err}
+		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}
 	c.stdout.kept = c.redactAgain(seen.Stdout, out.Stdout)
 	c.stderr.kept = c.redactAgain(seen.Stderr, out.Stderr)

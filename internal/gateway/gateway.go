@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +64,11 @@ func Listen(c Config) (*Gateway, error) {
 	if g.Watch == 0 {
 		g.Watch = 2 * time.Second
 	}
-	u, err := user.Current()
-	if err != nil {
-		return nil, err
+	g.person = "uid:" + strconv.Itoa(os.Geteuid())
+	if u, err := user.Current(); err == nil {
+		g.person = u.Username
 	}
-	g.person = u.Username
+	var err error
 	if g.listener, err = peer.Listen(c.Home.Socket()); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -136,7 +137,7 @@ func TestMasks(t *testing.T) {
 			t.Errorf("%s is not masked", want)
 		}
 	}
-	if len(Homes()) < 2 {
+	if _, err := user.Current(); err == nil && len(Homes()) < 2 {
 		t.Errorf("homes %v: the account's own home counts beside $HOME", Homes())
 	}
 }

@@ -59,7 +59,7 @@ func cure(layer string, err error) string {
 	case errors.Is(err, unix.EINVAL) && layer == "userns":
 		return "the kernel was built without the namespaces a cage is made of (CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS)"
 	}
-	return "bailey doctor shows what this host lacks"
+	return "the kernel said why; docs/operations.md tells what a cage needs of a host"
 }
 
 // sysctl reads a kernel setting, "" where there is none.

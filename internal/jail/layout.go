@@ -4,16 +4,13 @@ package jail
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"bailey"
-	"bailey/internal/jail/inside"
 )
 
 // What the cage has at fixed places.
@@ -223,69 +220,4 @@ func (l *layout) cover() error {
 		l.binds[m] = b
 	}
 	return nil
-}
-
-// emit lays the tree out as steps. Names are made first, parents before children, then mounted upon.
-// With donate the places are mounts that the gateway makes itself, since PID 1 could not open them.
-func (l *layout) emit(p *plan, donate bool) {
-	p.add("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
-	p.add("root-readonly", inside.Enter, nil, base)
-	for _, d := range []string{tmpDir, filepath.Dir(homeDir), homeDir} {
-		p.add("tmp-private", inside.Dir, []uint64{0o755}, d[1:])
-	}
-	flags := []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}
-	p.add("tmp-private", inside.Tmpfs, flags, tmpDir[1:], fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", tmpBytes))
-	p.add("tmp-private", inside.Tmpfs, flags, homeDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=16384", homeBytes))
-	l.names(p)
-	if l.proc {
-		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
-	}
-	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
-		b := l.binds[target]
-		if b.place != nil && donate {
-			p.add(b.layer, inside.Donated, []uint64{0, b.dev, b.ino, b.attrs, uint64(b.uid), uint64(b.gid)}, b.source, target[1:])
-			continue
-		}
-		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
-	}
-	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
-}
-
-// names makes the directories, mount points, symlinks and files that no bind brings along.
-func (l *layout) names(p *plan) {
-	nodes := map[string]step{}
-	made := map[string]bool{"/": true, tmpDir: true, homeDir: true, filepath.Dir(homeDir): true}
-	put := func(path string, op uint8, n []uint64, words ...string) {
-		if _, inBind := l.covered(path); inBind || made[path] {
-			return
-		}
-		for d := filepath.Dir(path); !made[d]; d = filepath.Dir(d) {
-			made[d] = true
-			nodes[d] = step{inside.Step{Op: inside.Dir, N: []uint64{0o755}, S: []string{d[1:]}}, "root-readonly"}
-		}
-		made[path] = true
-		nodes[path] = step{inside.Step{Op: op, N: n, S: append([]string{path[1:]}, words...)}, "root-readonly"}
-	}
-	for path, target := range l.links {
-		put(path, inside.Link, nil, target)
-	}
-	for path, b := range l.binds {
-		if b.dir {
-			put(path, inside.Dir, []uint64{0o755})
-		} else {
-			put(path, inside.File, []uint64{0o444}, "")
-		}
-	}
-	for path, content := range l.files {
-		put(path, inside.File, []uint64{0o444}, content)
-	}
-	if l.proc {
-		put("/proc", inside.Dir, []uint64{0o555})
-	}
-	if l.empty {
-		put(emptyDir, inside.Dir, []uint64{0o555})
-	}
-	for _, path := range slices.Sorted(maps.Keys(nodes)) {
-		p.steps = append(p.steps, nodes[path])
-	}
 }

@@ -23,8 +23,8 @@ import (
 // probeEnv tells a test binary that runs as another user where the probe is.
 const probeEnv = "BAILEY_JAIL_PROBE"
 
-// stranger is a uid that owns nothing on this machine.
-const stranger = 31337
+// stranger and strangers are a uid and another gid that own nothing on this machine.
+const stranger, strangers = 31337, 31338
 
 // probe is testdata/probe, built once, static.
 var probe string
@@ -66,7 +66,7 @@ func TestOrdinaryUser(t *testing.T) {
 	for p := home; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 		os.Chmod(p, 0o755)
 	}
-	if err := os.Chown(home, stranger, stranger); err != nil {
+	if err := os.Chown(home, stranger, strangers); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.timeout=5m")
@@ -74,7 +74,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if os.Getenv("BAILEY_KERNEL") != "" { // what was found above; root this process is not
 		cmd.Env = append(cmd.Env, "BAILEY_KERNEL=require:userns,netns")
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: strangers}}
 	out, err := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "--- SKIP") || strings.Contains(line, "needs ") {

@@ -110,3 +110,17 @@ func TestEveryStepMatters(t *testing.T) {
 		}
 	}
 }
+
+// TestTrapRunsEarly holds the start of a cage down: the trap comes before the packages that cost.
+func TestTrapRunsEarly(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1", probeEnv+"="+probe)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trap, system := strings.Index(string(out), "init bailey/internal/jail/inside @"), strings.Index(string(out), "init os @")
+	if system < 0 || trap < 0 || trap > system {
+		t.Errorf("package inside is initialised at %d, package os at %d:\n%s", trap, system, out)
+	}
+}

@@ -14,6 +14,7 @@ const (
 	defaultTasks = 64
 	defaultFiles = 1024
 	defaultBytes = 1 << 30 // of one file
+	defaultData  = 512 << 20
 	stackBytes   = 8 << 20
 	tmpBytes     = 256 << 20
 	homeBytes    = 64 << 20
@@ -23,7 +24,7 @@ const (
 // PID 1's own live there too. Ten were seen under the race detector, five without.
 const ownTasks = 16
 
-var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize",
+var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize", unix.RLIMIT_DATA: "data",
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
 	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice"}
 
@@ -38,6 +39,7 @@ func (p *plan) limits(l bailey.Limits) {
 		{unix.RLIMIT_CORE, 0, 0},
 		{unix.RLIMIT_NOFILE, int64(l.OpenFiles), defaultFiles},
 		{unix.RLIMIT_FSIZE, l.FileBytes, defaultBytes},
+		{unix.RLIMIT_DATA, l.MemoryBytes, defaultData}, // private writable memory of one process (setrlimit(2))
 		{unix.RLIMIT_STACK, 0, stackBytes},
 		{unix.RLIMIT_MEMLOCK, 0, 64 << 10},
 		{unix.RLIMIT_RTPRIO, 0, 0},

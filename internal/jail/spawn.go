@@ -56,11 +56,13 @@ func (j *Jail) spawn(streams, donated []*os.File) (*child, error) {
 // attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
 // by way of the ambient set since its uid is not 0: to mount, and to empty the bounding set.
 func (j *Jail) attributes() *syscall.SysProcAttr {
-	one := []syscall.SysProcIDMap{{ContainerID: insideID, HostID: j.hostUID, Size: 1}}
+	one := func(host int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: insideID, HostID: host, Size: 1}}
+	}
 	return &syscall.SysProcAttr{
 		Cloneflags:                 cloneFlags,
-		UidMappings:                one,
-		GidMappings:                one,
+		UidMappings:                one(j.hostUID),
+		GidMappings:                one(j.hostGID),
 		GidMappingsEnableSetgroups: j.root,
 		// An ordinary user keeps supplementary groups: without a privileged helper no group list can be
 		// dropped where gids are mapped (user_namespaces(7)).

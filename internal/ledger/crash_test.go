@@ -127,9 +127,16 @@ func killed(t *testing.T, role, dir string, after time.Duration) (intents, outco
 	out, err := cmd.StdoutPipe()
 	do(t, err)
 	do(t, cmd.Start())
-	if after > 0 {
-		time.AfterFunc(after, func() { cmd.Process.Kill() })
+	if after == 0 {
+		after = time.Minute // it kills itself, or something is wrong
+		defer func(began time.Time) {
+			if time.Since(began) >= after {
+				t.Error("the child did not come to its end")
+			}
+		}(time.Now())
 	}
+	killer := time.AfterFunc(after, func() { cmd.Process.Kill() })
+	defer killer.Stop()
 	for s := bufio.NewScanner(out); s.Scan(); {
 		switch half, id, _ := strings.Cut(s.Text(), " "); half {
 		case "intent":

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -28,7 +27,7 @@ const (
 	genesisName = "genesis.new" // until it is whole and on the disk
 )
 
-var segmentName = regexp.MustCompile(`^[0-9]{8}\.jsonl$`)
+var segmentName = lazy(`^[0-9]{8}\.jsonl$`)
 
 // makeDir makes the directory and what is missing above it, each 0700 and on the disk.
 func makeDir(path string) error {
@@ -193,7 +192,7 @@ func (d *directory) segments() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName.MatchString(n) })
+	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
 		if want := fmt.Sprintf("%08d.jsonl", i+1); n != want {
 			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", d.path, n, want),

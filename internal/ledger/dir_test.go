@@ -20,7 +20,7 @@ func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, n
 // refused opens dir, which has to be refused with these words, a cure, and nothing changed.
 func refused(t *testing.T, dir string, words ...string) {
 	t.Helper()
-	before := content(first(dir))
+	before := content(filepath.Join(dir, "00000001.jsonl"))
 	l, err := New(Config{Dir: dir})
 	if err == nil {
 		l.Close()
@@ -79,6 +79,7 @@ func TestHostileFiles(t *testing.T) {
 		"lock link":    {func(t *testing.T, dir string) { do(t, os.Remove(dir+"/lock")); do(t, os.Symlink("x", dir+"/lock")) }, "lock is refused"},
 		"dir 0755":     {func(t *testing.T, dir string) { do(t, os.Chmod(dir, 0o755)) }, "its mode is 0755"},
 		"dir symlink":  {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) }, "does not open"},
+		"dir symlink/": {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2/", dir)) }, "does not open"},
 		"dir is file":  {func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)); do(t, os.WriteFile(dir, nil, 0o600)) }, "not a directory"},
 		"emptied":      {func(t *testing.T, dir string) { do(t, os.Truncate(first(dir), 0)) }, "entry 1"},
 		"torn genesis": {func(t *testing.T, dir string) { do(t, os.Truncate(first(dir), 20)) }, "entry 1"},
@@ -94,6 +95,7 @@ func TestHostileFiles(t *testing.T) {
 			do(t, l.Close())
 			c.spoil(t, dir)
 			refused(t, dir, c.words)
+			refused(t, dir+"/", c.words)
 		})
 	}
 }

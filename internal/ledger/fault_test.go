@@ -149,18 +149,27 @@ func TestSpaceIsReserved(t *testing.T) {
 		_, err := l.Open(context.Background(), intent())
 		do(t, err)
 	}
-	var st unix.Stat_t
-	do(t, unix.Stat(first(dir), &st))
-	if need := st.Size + calls*audit.MaxLine; st.Blocks*512 < need || disk.reserved < need {
-		t.Errorf("%d bytes long, %d on the disk, %d reserved, %d needed", st.Size, st.Blocks*512, disk.reserved, need)
+	long := int64(len(content(first(dir))))
+	if need := long + calls*audit.MaxLine; onDisk(t, dir) < need || disk.reserved < need {
+		t.Errorf("%d bytes long, %d on the disk, %d reserved, %d needed", long, onDisk(t, dir), disk.reserved, need)
 	}
 	do(t, l.Close())
+	if b := onDisk(t, dir); b < long+calls*audit.MaxLine {
+		t.Errorf("closed with open receipts, and %d bytes on the disk", b)
+	}
 	l = open(t, Config{Dir: dir})
 	do(t, l.Close())
-	do(t, unix.Stat(first(dir), &st))
-	if st.Blocks*512 > st.Size+64<<10 {
-		t.Errorf("nothing is open, %d bytes long, and %d on the disk", st.Size, st.Blocks*512)
+	long = int64(len(content(first(dir))))
+	if b := onDisk(t, dir); b > long+64<<10 {
+		t.Errorf("nothing is open, %d bytes long, and %d on the disk", long, b)
 	}
+}
+
+// onDisk is what the first segment takes of the disk, in bytes.
+func onDisk(t *testing.T, dir string) int64 {
+	var st unix.Stat_t
+	do(t, unix.Stat(first(dir), &st))
+	return st.Blocks * 512
 }
 
 func TestWriteFails(t *testing.T) {
@@ -183,6 +192,9 @@ func TestWriteFails(t *testing.T) {
 				}
 				if content(first(dir)) != before {
 					t.Error("something half written stays")
+				}
+				if b := onDisk(t, dir); b < int64(len(before))+audit.MaxLine {
+					t.Errorf("%d bytes on the disk: the open receipt has lost its space", b)
 				}
 				disk.set(func() { disk.write = nil })
 				call(t, l) // the disk is known to hold what it held
@@ -252,18 +264,28 @@ func TestRollbackFails(t *testing.T) {
 // One sync serves all that wait, and a failing one refuses all of them.
 func TestGroup(t *testing.T) {
 	dir, l, disk := onFaulty(t)
+	long := len(content(first(dir)))
 	gate := make(chan struct{})
-	first := make(chan struct{})
-	l.writer.disk = &holding{Disk: disk, first: first, gate: gate} // the writer is idle: its queue is empty
+	held := make(chan struct{})
+	l.writer.disk = &holding{Disk: disk, first: held, gate: gate} // the writer is idle: its queue is empty
 	const callers = 64
 	errs := make(chan error, callers+1)
-	go func() { errs <- l.Note(context.Background(), "first", nil) }()
-	<-first
+	go func() { _, err := l.Open(context.Background(), intent()); errs <- err }()
+	<-held
 	for range callers {
 		go func() { errs <- l.Note(context.Background(), "more", nil) }()
 	}
 	for blocked() < callers+1 { // the first is among them
 		time.Sleep(time.Millisecond)
+	}
+	if len(content(first(dir))) <= long {
+		t.Error("nothing is being written")
+	}
+	if list, err := l.Receipts(Filter{}); err != nil || len(list) != 1 {
+		t.Errorf("what is not durable yet is a receipt: %d, %v", len(list), err)
+	}
+	if r, err := l.Verify(); err != nil || !r.OK || r.Intents != 1 {
+		t.Errorf("what is not durable yet is verified: %+v, %v", r, err)
 	}
 	before := disk.syncs
 	close(gate)
@@ -271,7 +293,7 @@ func TestGroup(t *testing.T) {
 		do(t, <-errs)
 	}
 	if n := disk.syncs - before; n != 2 {
-		t.Errorf("%d syncs for one note and then %d", n, callers)
+		t.Errorf("%d syncs for one intent and then %d", n, callers)
 	}
 	verified(t, dir)
 }

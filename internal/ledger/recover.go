@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 
 	"bailey"
 	"bailey/audit"
@@ -27,7 +26,7 @@ type Repair struct {
 
 const tornTemp = "torn.new" // until it is whole and on the disk
 
-var tornName = regexp.MustCompile(`^torn-[0-9]+-[0-9]+(\.[0-9]+)?$`)
+var tornName = lazy(`^torn-[0-9]+-[0-9]+(\.[0-9]+)?$`)
 
 // interrupted is the reason of an outcome that recovery writes.
 const interrupted = "the gateway ended while this call was open; it may have run"
@@ -175,7 +174,7 @@ func (l *Log) recordRepairs(recorded map[string]bool) error {
 	}
 	var group []*request
 	for _, name := range names {
-		if !tornName.MatchString(name) || recorded[name] {
+		if !tornName().MatchString(name) || recorded[name] {
 			continue
 		}
 		data, err := l.describe(name)

@@ -81,3 +81,27 @@ func TestOldIntents(t *testing.T) {
 		}
 	}
 }
+
+// A line that is there in part because it is being written is no torn tail.
+func TestVerifyWaitsForTheLine(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	call(t, l)
+	do(t, l.Close())
+	whole := content(first(dir))
+	do(t, os.Truncate(first(dir), int64(len(whole)-20)))
+	wrote := make(chan error)
+	go func() {
+		time.Sleep(settle / 8)
+		f, err := os.OpenFile(first(dir), os.O_WRONLY|os.O_APPEND, 0)
+		if err == nil {
+			_, err = f.WriteString(whole[len(whole)-20:])
+			f.Close()
+		}
+		wrote <- err
+	}()
+	if r := verified(t, dir); r.Entries != 3 {
+		t.Errorf("%+v", r)
+	}
+	do(t, <-wrote)
+}

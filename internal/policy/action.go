@@ -3,7 +3,6 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go"
@@ -56,18 +55,18 @@ func (a *action) irreversible() bool { return a.Reversibility == "irreversible" 
 
 // ASCII alone, so that no two ids look alike, and never a colon, so that none is taken for a group.
 var (
-	actionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
-	packForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	actionForm = lazy(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
+	packForm   = lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
 // maxName bounds an action's id and a pack's name in bytes.
 const maxName = 128
 
 func newAction(in Action) (*action, error) {
-	if !actionForm.MatchString(string(in.ID)) || len(in.ID) > maxName {
+	if !actionForm().MatchString(string(in.ID)) || len(in.ID) > maxName {
 		return nil, fmt.Errorf("%q is no action id: it wants a pack, a dot and a name, in ASCII letters, digits, '_' and '-'", in.ID)
 	}
-	if !packForm.MatchString(in.Pack) || len(in.Pack) > maxName {
+	if !packForm().MatchString(in.Pack) || len(in.Pack) > maxName {
 		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
 	}
 	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{"pack:" + in.Pack}}

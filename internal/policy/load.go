@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +59,7 @@ func (f *findings) names(sources []Source) {
 }
 
 // Cedar's parser names a place as <input>:line:column.
-var place = regexp.MustCompile(`<input>:(\d+):(\d+)`)
+var place = lazy(`<input>:(\d+):(\d+)`)
 
 // parse reads one file into rules.
 func (f *findings) parse(s Source) []*rule {
@@ -72,10 +71,10 @@ func (f *findings) parse(s Source) []*rule {
 	list, err := cedar.NewPolicyListFromBytes(s.Name, s.Text)
 	if err != nil {
 		n := 1
-		if m := place.FindStringSubmatch(err.Error()); m != nil {
+		if m := place().FindStringSubmatch(err.Error()); m != nil {
 			n, _ = strconv.Atoi(m[1])
 		}
-		f.at(s.Name, n, "%s", place.ReplaceAllString(err.Error(), "column $2"))
+		f.at(s.Name, n, "%s", place().ReplaceAllString(err.Error(), "column $2"))
 		return nil
 	}
 	if len(list) != len(ends) {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ func (r *rule) unscoped() bool {
 func (r *rule) names(uid cedar.EntityUID) bool { return slices.Contains(scoped(r.ast.Action), uid) }
 
 // Lower case and ASCII alone: two ids that look alike are the same id.
-var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // maxReason bounds a reason in bytes: it goes into every answer and receipt.
 const maxReason = 400
@@ -48,7 +47,7 @@ func (r *rule) annotate() (bad []string) {
 		v := string(a.Value)
 		switch a.Key {
 		case "id":
-			if !idForm.MatchString(v) {
+			if !idForm().MatchString(v) {
 				note("@id(%q) wants 1 to 64 lower case letters, digits, '.', '_' or '-'", v)
 				continue
 			}
@@ -87,9 +86,9 @@ const (
 )
 
 var (
-	roleForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	countForm = regexp.MustCompile(`^[1-9][0-9]?$`)
-	ttlForm   = regexp.MustCompile(`^[1-9][0-9]{0,5}[smh]$`)
+	roleForm  = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	countForm = lazy(`^[1-9][0-9]?$`)
+	ttlForm   = lazy(`^[1-9][0-9]{0,5}[smh]$`)
 )
 
 // approval reads "role=sre,count=1,ttl=10m": each key at most once, at least one, no spaces.
@@ -112,19 +111,19 @@ func (r *rule) approval(s string) error {
 func (r *rule) term(key, value string) error {
 	switch key {
 	case "role":
-		if !roleForm.MatchString(value) {
+		if !roleForm().MatchString(value) {
 			return fmt.Errorf("role wants lower case letters, digits, '.', '_' or '-'")
 		}
 		r.Role = value
 	case "count":
 		n, _ := strconv.Atoi(value)
-		if !countForm.MatchString(value) || n > maxCount {
+		if !countForm().MatchString(value) || n > maxCount {
 			return fmt.Errorf("count wants a number from 1 to %d", maxCount)
 		}
 		r.Count = n
 	case "ttl":
 		d, err := time.ParseDuration(value)
-		if !ttlForm.MatchString(value) || err != nil || d > maxTTL {
+		if !ttlForm().MatchString(value) || err != nil || d > maxTTL {
 			return fmt.Errorf("ttl wants a number and s, m or h, at most 24h")
 		}
 		r.TTL = d

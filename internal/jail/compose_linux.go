@@ -1,0 +1,147 @@
+package jail
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// lay fills r from the job.
+func (r *run) lay(job bailey.Job) error {
+	t, err := r.jail.tools.find(job.Command)
+	if err != nil {
+		return err
+	}
+	if r.binary, err = openProgram(t.real); err != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: t.real + " is no longer what was checked", Err: err}
+	}
+	if r.binaryID, err = fileIdent(r.binary); err != nil || r.binaryID != t.files[0].id {
+		return &bailey.Error{Kind: bailey.Conflict, Message: t.real + " is no longer what was checked", Err: err, Hint: "call again"}
+	}
+	l, err := r.tree(job, t)
+	if err != nil {
+		return err
+	}
+	if r.env, err = environ(job.Env); err != nil {
+		return err
+	}
+	dir, err := l.workdir(job.Dir)
+	if err != nil {
+		return err
+	}
+	argv := append([]string{job.Command}, job.Args...)
+	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
+	}
+	r.plan = compose(l, r.jail.root, job.Limits, dir, ownCeiling)
+	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
+	r.argc = len(argv)
+	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv))}, slices.Concat([]string{t.path}, argv, r.env)...)
+	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), PlanDigest: r.plan.digest(),
+		Binary: t.real, BinaryDigest: t.digest}
+	return nil
+}
+
+// tree lays out what the cage shows: the tool, its helpers and data, the places, the masks over them.
+func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
+	l := newLayout()
+	l.proc = job.NeedsProc
+	l.masks = r.jail.masks()
+	l.merged()
+	if err := l.devices(); err != nil {
+		return nil, err
+	}
+	l.tool(t)
+	for _, helper := range job.Exec {
+		h, err := r.jail.tools.find(helper)
+		if err != nil {
+			return nil, err
+		}
+		l.tool(h)
+	}
+	for _, path := range job.Read {
+		if err := l.read(path); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range job.Places {
+		if p.Write && above(p.Path, t.real) {
+			return nil, &bailey.Error{Kind: bailey.Denied, Message: t.real + " lies in " + p.Path + ", which the call may write",
+				Hint: "install the program outside the workspace"}
+		}
+		file, err := duplicate(p.File)
+		if err != nil {
+			return nil, &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
+		}
+		if old := r.places[p.Path]; old != nil {
+			old.Close()
+		}
+		r.places[p.Path] = file
+		if err := l.bindPlace(p, file); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.cover()
+}
+
+// masks are the configured ones and where their symlinks lead now.
+func (j *Jail) masks() []string {
+	masks := slices.Clone(j.mask)
+	for _, m := range j.mask {
+		if real, _, err := trace(m); err == nil {
+			masks = append(masks, real)
+		}
+	}
+	slices.Sort(masks)
+	return slices.Compact(masks)
+}
+
+// workdir returns where the tool starts, which the cage must have.
+func (l *layout) workdir(dir string) (string, error) {
+	if dir == "" {
+		return homeDir, nil
+	}
+	if filepath.IsAbs(dir) && filepath.Clean(dir) == dir {
+		if b, ok := l.binds[dir]; ok && b.dir {
+			return dir, nil
+		}
+		if b, ok := l.covered(dir); (ok && b.dir) || dir == homeDir || dir == tmpDir {
+			return dir, nil
+		}
+	}
+	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("working directory %q is not in the cage", dir),
+		Hint: "it must be one of the call's path inputs, or lie below one"}
+}
+
+// compose orders the steps. The order is part of what protects: see the package comment.
+func compose(l *layout, donate bool, limits bailey.Limits, dir string, ceiling func(int) uint64) *plan {
+	p := &plan{ceiling: ceiling}
+	p.add("init-guarded", inside.Undump, nil)
+	p.add("init-guarded", inside.Signals, nil)
+	p.add("root-readonly", inside.Umask, []uint64{0})
+	p.add("mountns", inside.Private, nil)
+	l.emit(p, donate)
+	p.add("root-readonly", inside.Pivot, nil)
+	p.add("utsns", inside.Host, nil, userName)
+	p.add("keyring", inside.Keyring, nil)
+	p.limits(limits)
+	p.add("fds-closed", inside.Descriptors, nil)
+	p.add("", inside.Umask, []uint64{0o022})
+	p.add("", inside.Chdir, nil, dir)
+	p.add("caps-none", inside.Bounding, nil)
+	p.add("caps-none", inside.Securebits, []uint64{securebits})
+	p.add("caps-none", inside.Caps, nil)
+	p.add("no-new-privs", inside.NoNewPrivs, nil)
+	return p
+}
+
+// securebits: root is nobody special, ids change without capabilities, none can be kept or made
+// ambient; all locked (capabilities(7)).
+const securebits = 1<<0 | 1<<1 | // NOROOT
+	1<<2 | 1<<3 | // NO_SETUID_FIXUP
+	1<<5 | // KEEP_CAPS is off
+	1<<6 | 1<<7 // NO_CAP_AMBIENT_RAISE

@@ -1,0 +1,112 @@
+package inside
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// restrict does the steps that take something away from this thread, and the start of the tool.
+func restrict(s Step) (tool int, errno syscall.Errno) {
+	switch s.Op {
+	case Host:
+		if e := number(syscall.Sethostname([]byte(s.S[0]))); e != 0 {
+			return 0, e
+		}
+		return 0, number(syscall.Setdomainname(nil))
+	case Rlimit:
+		lim := [2]uint64{s.N[1], s.N[2]}
+		return 0, call(syscall.SYS_PRLIMIT64, 0, uintptr(s.N[0]), uintptr(unsafe.Pointer(&lim)))
+	case Keyring:
+		if e := call(syscall.SYS_KEYCTL, joinSession, 0, 0); e != syscall.ENOSYS {
+			return 0, e // ENOSYS: a kernel without keyrings has none to inherit
+		}
+	case Bounding:
+		return 0, bounding()
+	case Securebits:
+		return 0, call(syscall.SYS_PRCTL, prSetSecurebits, uintptr(s.N[0]), 0)
+	case NoNewPrivs:
+		return 0, call(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0)
+	case Caps:
+		return 0, caps()
+	case Descriptors:
+		syscall.CloseOnExec(Socket)
+		return 0, call(sysCloseRange, Socket+1, 1<<32-1, 0)
+	case Umask:
+		syscall.Umask(int(s.N[0]))
+	case Chdir:
+		return 0, chdir(s.S[0])
+	case Exec:
+		return start(s)
+	case Done:
+	default:
+		return 0, syscall.EBADMSG
+	}
+	return 0, 0
+}
+
+// start begins the tool as a child of this thread, in a session of its own, then lets go of its
+// streams: only the tool and its descendants hold them.
+func start(s Step) (int, syscall.Errno) {
+	n := s.N[0]
+	if n == 0 || n > uint64(len(s.S)-1) {
+		return 0, syscall.EBADMSG
+	}
+	argv, env := s.S[1:1+n], s.S[1+n:]
+	pid, err := syscall.ForkExec(s.S[0], argv, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 0, number(err)
+	}
+	for fd := range 3 {
+		syscall.Close(fd)
+	}
+	return pid, 0
+}
+
+// signals keeps the tool from ending PID 1, which shares its uid. The kernel drops what has its default
+// action in a namespace's init, unless the first thread blocks it, as it does while it forks: then a
+// second thread takes it and dies with all (complete_signal in kernel/signal.c). So what the Go runtime
+// handles is ignored from here on; the runtime gives the tool the default action of those. What came
+// ignored from the gateway (nohup) becomes default, since the runtime would pass it on. That leaves those
+// and 32 to 34, the C library's, with which a tool that is quick can end its own cage and no other.
+func signals() syscall.Errno {
+	const ignore = 1 // SIG_IGN
+	for sig := uintptr(1); sig <= 64; sig++ {
+		var act [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
+		_, e := call6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&act)), 8, 0, 0)
+		if e != 0 {
+			return e
+		}
+		handled := act[0] > ignore
+		if act = [4]uint64{}; handled && sig != uintptr(syscall.SIGCHLD) {
+			act[0] = ignore
+		}
+		_, e = call6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
+		if e != 0 && e != syscall.EINVAL { // SIGKILL, SIGSTOP
+			return e
+		}
+	}
+	return 0
+}
+
+// bounding empties the bounding set up to the last capability this kernel knows.
+func bounding() syscall.Errno {
+	for c := uintptr(0); c < 64; c++ {
+		if e := call(syscall.SYS_PRCTL, prCapbsetDrop, c, 0); e == syscall.EINVAL && c > 0 {
+			return 0
+		} else if e != 0 {
+			return e
+		}
+	}
+	return 0
+}
+
+// caps empties the ambient, effective, permitted and inheritable sets.
+func caps() syscall.Errno {
+	if e := call(syscall.SYS_PRCTL, prCapAmbient, ambientClearAll, 0); e != 0 {
+		return e
+	}
+	head := [2]uint32{capsVersion3, 0}
+	var none [6]uint32
+	return call(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&none)), 0)
+}
