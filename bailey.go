@@ -189,6 +189,9 @@ type Exit struct {
 	TimedOut bool // the call's time was up
 }
 
+// NeverRan is the exit code of a tool that was not started.
+const NeverRan = -1
+
 // Runner plans a job: everything that can be known, opened or refused before it starts.
 type Runner interface {
 	Plan(ctx context.Context, job Job) (Run, error)
@@ -198,7 +201,8 @@ type Runner interface {
 type Run interface {
 	Cage() Cage
 	// Start executes and returns when nothing of the run is left alive. lent adds NAME=value
-	// pairs to the environment.
+	// pairs to the environment. An error with [NeverRan] as the exit's code says that the tool
+	// was not started.
 	Start(ctx context.Context, lent []string, s Streams) (Exit, error)
 	Close() error
 }

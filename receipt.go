@@ -47,7 +47,7 @@ type Outcome struct {
 	Decision       string     `json:"decision"` // allow, ask, deny; "" when it never came to one
 	Rules          []Rule     `json:"rules,omitempty"`
 	Reason         string     `json:"reason,omitempty"`
-	Executed       bool       `json:"executed"` // the tool was started
+	Executed       *bool      `json:"executed"` // the tool was started; null when nobody knows
 	ManifestDigest string     `json:"manifestDigest,omitempty"`
 	PolicyDigest   string     `json:"policyDigest,omitempty"`
 	Argv           []string   `json:"argv,omitempty"` // redacted; absent when over [InlineCap]

@@ -14,7 +14,7 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 		"type":         choice(r.source, "type", backends, &b.Type),
 		"command":      r.command(&b.Command),
 		"args":         func(n ast.Node) { at.args = n; r.texts("args", &b.Args)(n) },
-		"cwdFromInput": r.word("cwdFromInput", inputName, &b.CwdFromInput),
+		"cwdFromInput": r.word("cwdFromInput", inputName(), &b.CwdFromInput),
 		"env":          r.env(m),
 	})
 	r.need(n, "backend", seen, "type")
@@ -34,7 +34,7 @@ func (r *reader) command(p *string) func(ast.Node) {
 		r.text("command", &v)(n)
 		switch {
 		case len(r.faults) > before:
-		case program.MatchString(v), path.IsAbs(v) && path.Clean(v) == v && v != "/":
+		case program().MatchString(v), path.IsAbs(v) && path.Clean(v) == v && v != "/":
 			*p = v
 		default:
 			r.fault(tokenOf(n), "command wants a program's name or its absolute path, found %q", clip(v))
@@ -127,7 +127,7 @@ func (r *reader) env(m *manifest) func(ast.Node) {
 			_, twice := m.Env[name]
 			switch {
 			case len(r.faults) > before:
-			case !ok || !envName.MatchString(name):
+			case !ok || !envName().MatchString(name):
 				r.fault(kv.Key.GetToken(), "env wants names like [A-Za-z_][A-Za-z0-9_]*, found %q", clip(name))
 			case twice:
 				r.fault(kv.Key.GetToken(), "env sets %s twice", name)

@@ -10,12 +10,12 @@ import (
 
 // Grammars of names. A capability's id is at most 129 characters of these and one dot.
 var (
-	packName       = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
-	capabilityName = regexp.MustCompile(`^([a-z][a-z0-9-]{0,63}\.)?[a-z][a-z0-9_-]{0,63}$`)
-	inputName      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
-	envName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	version        = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$`)
-	program        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
+	packName       = lazy(`^[a-z][a-z0-9-]{0,63}$`)
+	capabilityName = lazy(`^([a-z][a-z0-9-]{0,63}\.)?[a-z][a-z0-9_-]{0,63}$`)
+	inputName      = lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+	envName        = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	version        = lazy(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$`)
+	program        = lazy(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
 )
 
 // The words of each class, published spellings included.
@@ -142,8 +142,8 @@ func (r *reader) credentials(p *[]credential) func(ast.Node) {
 		for _, item := range r.items(n, "credentials") {
 			var c credential
 			seen := r.fields(item, "a credential", map[string]func(ast.Node){
-				"name": r.word("name", inputName, &c.Name),
-				"env":  r.word("env", envName, &c.Env),
+				"name": r.word("name", inputName(), &c.Name),
+				"env":  r.word("env", envName(), &c.Env),
 			})
 			r.need(item, "a credential", seen, "name", "env")
 			r.variable(item, c.Env)

@@ -51,9 +51,10 @@
 package pack
 
 import (
-	"bailey"
 	"encoding/json"
 	"time"
+
+	"bailey"
 )
 
 // Risk is how much harm a capability can do.

@@ -80,8 +80,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 	p := &Pack{}
 	var list ast.Node
 	seen := r.fields(n, "the pack", map[string]func(ast.Node){
-		"name":         r.word("name", packName, &p.Name),
-		"version":      r.word("version", version, &p.Version),
+		"name":         r.word("name", packName(), &p.Name),
+		"version":      r.word("version", version(), &p.Version),
 		"description":  r.text("description", &p.Description),
 		"capabilities": func(n ast.Node) { list = n },
 	})
@@ -140,7 +140,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 
 func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[string]func(ast.Node) {
 	return map[string]func(ast.Node){
-		"name":            r.word("name", capabilityName, name),
+		"name":            r.word("name", capabilityName(), name),
 		"description":     r.text("description", &m.Description),
 		"docs":            r.text("docs", &m.Docs),
 		"risk":            choice(r.source, "risk", risks, &m.Risk),

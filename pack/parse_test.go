@@ -315,7 +315,7 @@ func FuzzParse(f *testing.F) {
 			}
 			for _, kv := range c.Job(nil, nil).Env {
 				name, _, _ := strings.Cut(kv, "=")
-				if loads(name) || !envName.MatchString(name) {
+				if loads(name) || !envName().MatchString(name) {
 					t.Errorf("env %q", kv)
 				}
 			}

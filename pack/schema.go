@@ -76,8 +76,8 @@ func (r *reader) close(n ast.Node, tree map[string]any) {
 		r.fault(tokenOf(n), "inputSchema has more than %d inputs", maxInputs)
 	}
 	for _, name := range keys(props) {
-		if !inputName.MatchString(name) {
-			r.fault(tokenOf(n), "input name %q does not match %s", clip(name), inputName)
+		if !inputName().MatchString(name) {
+			r.fault(tokenOf(n), "input name %q does not match %s", clip(name), inputName())
 		}
 	}
 	required, _ := tree["required"].([]any)

@@ -78,7 +78,7 @@ func placeholder(s string) (p part, rest string, ok bool) {
 		return p, s, false
 	}
 	end := strings.IndexAny(s, " |}")
-	if end < 0 || !inputName.MatchString(s[:end]) {
+	if end < 0 || !inputName().MatchString(s[:end]) {
 		return p, s, false
 	}
 	p.input, s = s[:end], strings.TrimLeft(s[end:], " ")

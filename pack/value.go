@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/big"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,14 +99,14 @@ func subpath(v string) bool {
 }
 
 // numeralForm is a number as RFC 8259 writes it.
-var numeralForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+var numeralForm = lazy(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 const maxExponent = 308 // of float64; a larger one is work for big.Rat, not a number
 
 // number returns the exact value of n, bounded so that its digits stay few.
 func number(n json.Number) (*big.Rat, error) {
 	v := string(n)
-	if len(v) > 64 || !numeralForm.MatchString(v) {
+	if len(v) > 64 || !numeralForm().MatchString(v) {
 		return nil, fmt.Errorf("not a number")
 	}
 	if _, e, ok := strings.Cut(strings.ToLower(v), "e"); ok {

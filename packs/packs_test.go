@@ -1,7 +1,6 @@
 package packs_test
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -59,20 +58,21 @@ func job(t *testing.T, id bailey.CapabilityID, input map[string]any, paths map[s
 // run executes without any cage, in a terminal if asked, and returns everything that was written.
 func run(t *testing.T, dir string, tty bool, env []string, command string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir, cmd.Env = dir, env
+	var out string
 	if tty {
-		return inTerminal(t, cmd)
+		out = inTerminal(t, cmd)
+	} else {
+		data, _ := cmd.CombinedOutput() // git may well refuse; what it did is what counts
+		out = string(data)
 	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Run() // git may well refuse; what it did is what counts
 	if ctx.Err() != nil {
 		t.Fatalf("%s %v did not end", command, args)
 	}
-	return out.String()
+	return out
 }
 
 func worked(r hostile.Repository, out string) bool {

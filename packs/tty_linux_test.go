@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,9 @@ func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = slave, slave
+	// A pager that was not meant to start would wait for a key: the deadline ends it with git.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

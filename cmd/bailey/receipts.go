@@ -20,7 +20,7 @@ type receiptRow struct {
 	Decision   string              `json:"decision"`
 	Rule       string              `json:"rule"`
 	Layers     []string            `json:"layers"`
-	Executed   bool                `json:"executed"`
+	Executed   *bool               `json:"executed"` // null when nobody knows
 	Agent      string              `json:"agent"`
 	Session    bailey.SessionID    `json:"session"`
 	Door       string              `json:"door"`
@@ -45,7 +45,7 @@ func newReceiptRow(r bailey.Receipt) receiptRow {
 	if len(o.Rules) > 0 {
 		row.Rule = string(o.Rules[0].ID)
 	}
-	if o.Cage != nil && o.Executed {
+	if o.Cage != nil && o.Executed != nil && *o.Executed {
 		row.Layers = o.Cage.Layers
 	}
 	return row

@@ -241,11 +241,10 @@ func (c *course) start(ctx context.Context) error {
 	if cerr := c.stderr.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
-	}
-	c.exit = exit
+	c.exit, c.executed = exit, err == nil || exit.Code != bailey.NeverRan
 	switch {
+	case err != nil:
+		return err
 	case exit.TimedOut:
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: "the tool's time was up and it was ended",
 			Hint: "narrow the call; the capability's timeout bounds it"}

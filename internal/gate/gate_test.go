@@ -27,7 +27,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("did  %v\nwant %v", w.did, want)
 	}
 	o := w.one()
-	if o.Status != bailey.OK || o.Decision != "allow" || !o.Executed || o.PolicyDigest != "p1" || o.Cage == nil || o.ExitCode == nil {
+	if o.Status != bailey.OK || o.Decision != "allow" || !*o.Executed || o.PolicyDigest != "p1" || o.Cage == nil || o.ExitCode == nil {
 		t.Errorf("outcome %+v", o)
 	}
 	if i := w.intents[0]; i.Agent != "a" || i.Person != "p" || i.Organisation != "o" || i.Host != "h" || string(i.Input) != `{"word":"hello"}` {
@@ -84,17 +84,22 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 		"approval open":        {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Pending: true}) }, status: bailey.Pending},
 		"nothing lent":         {set: func(w *world) { w.lendErr = errBroken }, status: bailey.Failed},
 		"run breaks":           {set: func(w *world) { w.runErr = errBroken }, status: bailey.Failed, runs: true},
-		"caller went away":     {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
-		"tool fails":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
-		"time is up":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
-		"post hook breaks":     {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
-		"panic in restore":     {set: func(w *world) { w.panicAt = "restore" }, status: bailey.Failed},
-		"panic in plan":        {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
-		"panic in decide":      {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
-		"panic in pre":         {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
-		"panic in lend":        {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
-		"panic in run":         {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
-		"panic in post":        {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
+		"cage not built": {set: func(w *world) {
+			w.run = func([]string, bailey.Streams) (bailey.Exit, error) {
+				return bailey.Exit{Code: bailey.NeverRan}, errBroken
+			}
+		}, status: bailey.Failed},
+		"caller went away": {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
+		"tool fails":       {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
+		"time is up":       {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
+		"post hook breaks": {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
+		"panic in restore": {set: func(w *world) { w.panicAt = "restore" }, status: bailey.Failed},
+		"panic in plan":    {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
+		"panic in decide":  {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
+		"panic in pre":     {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
+		"panic in lend":    {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
+		"panic in run":     {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
+		"panic in post":    {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, in := newWorld(t), call()
@@ -109,9 +114,9 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 			if o.Status != c.status || res.Status != c.status {
 				t.Errorf("outcome %s, result %s, want %s (%v)", o.Status, res.Status, c.status, res.Err)
 			}
-			ran := w.happened("run -- hello")
-			if ran != c.runs || o.Executed != c.runs {
-				t.Errorf("ran %v, receipt says executed %v, want %v: %v", ran, o.Executed, c.runs, w.did)
+			ran := w.happened("run -- hello") && name != "cage not built"
+			if ran != c.runs || *o.Executed != c.runs {
+				t.Errorf("ran %v, receipt says executed %v, want %v: %v", ran, *o.Executed, c.runs, w.did)
 			}
 			if (res.Err == nil) != (c.status == bailey.OK) {
 				t.Errorf("err %v with status %s", res.Err, c.status)
@@ -390,7 +395,7 @@ func TestNoRunnerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := g.Do(t.Context(), call()); !errors.Is(res.Err, bailey.Unavailable) || w.one().Executed {
+	if res := g.Do(t.Context(), call()); !errors.Is(res.Err, bailey.Unavailable) || *w.one().Executed {
 		t.Errorf("%+v", res)
 	}
 }

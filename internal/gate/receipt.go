@@ -20,9 +20,9 @@ func (c *course) open(ctx context.Context) (seal func(bailey.Outcome) error, err
 func (c *course) intent() bailey.Intent {
 	p := c.call.Principal
 	i := bailey.Intent{
-		Receipt: c.receipt, Capability: c.call.Capability, Agent: p.Agent, Person: p.Person, Roles: p.Roles,
+		Receipt: c.receipt, Capability: bailey.CapabilityID(clip(string(c.call.Capability), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
 		Organisation: p.Organisation, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
-		Door: c.call.Door, Client: c.call.Client, Dir: c.call.Dir, DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
+		Door: c.call.Door, Client: clip(c.call.Client, 200), Dir: clip(c.call.Dir, 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if len(c.call.Input) > 0 {
 		var n int
@@ -59,12 +59,12 @@ func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Resu
 
 func (c *course) outcome() bailey.Outcome {
 	o := bailey.Outcome{
-		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: c.executed,
+		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: new(c.executed),
 		Leases: c.lease.IDs, Approval: c.approval, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy,
 	}
 	if c.err != nil {
-		o.Reason, _ = c.Redactor.Value(c.call.Session.ID, clip(c.err.Error())).(string)
+		o.Reason, _ = c.Redactor.Value(c.call.Session.ID, clip(c.err.Error(), bailey.InlineCap)).(string)
 	}
 	if c.decision.Made() {
 		o.Decision = c.decision.Effect.String()
@@ -83,7 +83,7 @@ func (c *course) outcome() bailey.Outcome {
 	for _, p := range c.places {
 		o.Paths = append(o.Paths, p.Path)
 	}
-	if c.stdout != nil {
+	if c.stdout != nil && c.executed {
 		o.ExitCode = &c.exit.Code
 		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
 		o.Truncated = c.stdout.cut || c.stderr.cut
@@ -131,10 +131,10 @@ func (c *course) notDurable(err error) bailey.Result {
 			Hint: "look at the ledger's disk, then restart the gateway; the call is recorded as interrupted", Err: err}}
 }
 
-// clip keeps a reason short enough for a ledger entry.
-func clip(s string) string {
-	if len(s) > bailey.InlineCap {
-		return s[:bailey.InlineCap] + "…"
+// clip keeps a text short enough for a ledger entry, which holds 64 KiB in all.
+func clip(s string, most int) string {
+	if len(s) > most {
+		return s[:most] + "…"
 	}
 	return s
 }

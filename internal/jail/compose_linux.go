@@ -40,7 +40,7 @@ func (r *run) lay(job bailey.Job) error {
 	r.plan = compose(l, r.jail.root, job.Limits, dir, ownCeiling)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc = len(argv)
-	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv))}, slices.Concat([]string{t.path}, argv, r.env)...)
+	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat([]string{t.path}, argv, r.env)...)
 	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), PlanDigest: r.plan.digest(),
 		Binary: t.real, BinaryDigest: t.digest}
 	return nil

@@ -42,7 +42,7 @@ func samplePlan(donate bool) *plan {
 		return 1 << 40
 	})
 	p.lent = []string{"TOKEN"}
-	p.add("env-listed", inside.Exec, []uint64{2}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
+	p.add("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
 	return p
 }
 

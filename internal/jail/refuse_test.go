@@ -27,14 +27,16 @@ func lesser(t *testing.T, wall string, caps ...uintptr) (parent bool) {
 		return false
 	}
 	ktest.Require(t, "userns", "netns")
-	uid := os.Geteuid()
+	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
-		uid = stranger
+		uid, gid = stranger, strangers
 	}
-	one := []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}}
+	one := func(host int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: 1000, HostID: host, Size: 1}}
+	}
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), lesserEnv+"="+wall, probeEnv+"="+probe, "BAILEY_KERNEL=")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: one, GidMappings: one,
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: one(uid), GidMappings: one(gid),
 		GidMappingsEnableSetgroups: os.Geteuid() == 0, AmbientCaps: caps,
 		Credential: &syscall.Credential{Uid: 1000, Gid: 1000, NoSetGroups: os.Geteuid() != 0}}
 	out, err := cmd.CombinedOutput()

@@ -24,6 +24,10 @@ const (
 // PID 1's own live there too. Ten were seen under the race detector, five without.
 const ownTasks = 16
 
+// ownData is added to a call's memory: PID 1 lives under the same limit, with a heap arena of the Go
+// runtime and a stack of 8 MiB for each of its threads where the program was built with cgo.
+const ownData = 256 << 20
+
 var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize", unix.RLIMIT_DATA: "data",
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
 	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice"}
@@ -39,7 +43,6 @@ func (p *plan) limits(l bailey.Limits) {
 		{unix.RLIMIT_CORE, 0, 0},
 		{unix.RLIMIT_NOFILE, int64(l.OpenFiles), defaultFiles},
 		{unix.RLIMIT_FSIZE, l.FileBytes, defaultBytes},
-		{unix.RLIMIT_DATA, l.MemoryBytes, defaultData}, // private writable memory of one process (setrlimit(2))
 		{unix.RLIMIT_STACK, 0, stackBytes},
 		{unix.RLIMIT_MEMLOCK, 0, 64 << 10},
 		{unix.RLIMIT_RTPRIO, 0, 0},
@@ -48,6 +51,17 @@ func (p *plan) limits(l bailey.Limits) {
 		p.limit(r.resource, r.want, r.builtin, 0)
 	}
 	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
+	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
+}
+
+// data is the bound on the private writable memory of each process of the tool (setrlimit(2)), which
+// PID 1 sets exactly on the tool as soon as that exists; until then its own, wider bound holds.
+func (p *plan) data(l bailey.Limits) uint64 {
+	want := l.MemoryBytes
+	if want <= 0 {
+		want = defaultData
+	}
+	return min(uint64(want), p.ceiling(unix.RLIMIT_DATA))
 }
 
 func (p *plan) limit(resource int, want, builtin, extra int64) {

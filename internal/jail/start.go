@@ -55,7 +55,7 @@ func (r *run) Close() error {
 
 // Start runs the tool and returns when PID 1 of its cage is gone, and so everything that was in it.
 //
-// An error with [bailey.Exit] code -1 means that the tool never ran. When ctx ends a running tool, the
+// When ctx ends a running tool, the
 // error is ctx's cause and the code 137. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.binary == nil {
@@ -75,7 +75,7 @@ func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (baile
 }
 
 // never is the exit of a tool that did not run.
-var never = bailey.Exit{Code: -1}
+var never = bailey.Exit{Code: bailey.NeverRan}
 
 // live builds the cage, feeds and drains it, and waits for its end.
 func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (bailey.Exit, error) {

@@ -40,7 +40,7 @@ func BenchmarkCall(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		return seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: true, Argv: []string{"echo", "hi"}})
+		return seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), Argv: []string{"echo", "hi"}})
 	})
 }
 
@@ -77,7 +77,7 @@ func BenchmarkOpen(b *testing.B) {
 			for range 200 {
 				seal, err := l.Open(context.Background(), intent())
 				if err == nil {
-					err = seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: true, Argv: []string{"echo", "hi"}})
+					err = seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), Argv: []string{"echo", "hi"}})
 				}
 				if err != nil {
 					b.Error(err)

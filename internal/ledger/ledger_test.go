@@ -44,7 +44,7 @@ func call(t testing.TB, l *Log) bailey.ReceiptID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: true}); err != nil {
+	if err := seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	return in.Receipt
@@ -346,7 +346,7 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	for i := range rules {
 		rules[i] = bailey.Rule{ID: bailey.RuleID(long[:200]), Source: long[:200], Reason: long[:500], Role: long[:200]}
 	}
-	whole := bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: true, ExitCode: &code, StdoutBytes: 9, TimedOut: true,
+	whole := bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), ExitCode: &code, StdoutBytes: 9, TimedOut: true,
 		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Approval: bailey.ApprovalID(long),
 		Cage: &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: long, Binary: long, BinaryDigest: long}}
 	argv := bailey.Outcome{Status: bailey.OK, Argv: many, Cwd: "/x", Paths: []string{"/y"}, Reason: "as asked"}
@@ -367,7 +367,7 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := list[1].Outcome; list[1].Intent.Receipt != ids[0] || o.Status != bailey.OK || !o.Executed || *o.ExitCode != 7 || o.StdoutBytes != 9 || !o.TimedOut || !o.Cage.Enforced {
+	if o := list[1].Outcome; list[1].Intent.Receipt != ids[0] || o.Status != bailey.OK || !*o.Executed || *o.ExitCode != 7 || o.StdoutBytes != 9 || !o.TimedOut || !o.Cage.Enforced {
 		t.Errorf("what became of the call is lost: %+v", o)
 	}
 	if o := list[0].Outcome; o.Argv != nil || o.Cwd != "/x" || len(o.Paths) != 1 || o.Reason != "as asked [receipt cut to fit the ledger]" {

@@ -57,10 +57,21 @@ func start(s Step) (int, syscall.Errno) {
 	if err != nil {
 		return 0, number(err)
 	}
+	if e := holdData(pid, s.N[1]); e != 0 {
+		return 0, e
+	}
 	for fd := range 3 {
 		syscall.Close(fd)
 	}
 	return pid, 0
+}
+
+// holdData bounds the tool's private writable memory. PID 1 could not live under that bound itself.
+func holdData(pid int, n uint64) syscall.Errno {
+	const resource = 2 // RLIMIT_DATA
+	lim := [2]uint64{n, n}
+	_, e := call6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(&lim)), 0, 0, 0)
+	return e
 }
 
 // signals keeps the tool from ending PID 1, which shares its uid. The kernel drops what has its default

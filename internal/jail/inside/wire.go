@@ -54,7 +54,7 @@ const (
 	Descriptors       // none above Socket; Socket does not survive exec
 	Umask             // N: mask
 	Chdir             // S: directory
-	Exec              // N: number of arguments; S: file, arguments, environment
+	Exec              // N: number of arguments, bytes of memory; S: file, arguments, environment
 	Done              // ends the cage without having started anything
 )
 
