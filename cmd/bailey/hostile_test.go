@@ -79,7 +79,7 @@ func uncaged(t *testing.T, s *stack, r hostile.Repository) bool {
 }
 
 // spineForTest wires a gate over a home of its own, in this process.
-func spineForTest(t *testing.T) *stack {
+func spineForTest(t testing.TB) *stack {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")
 	if err := os.Mkdir(home, 0o700); err != nil {

@@ -50,7 +50,7 @@ func (r *run) lay(job bailey.Job) error {
 func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	l := newLayout()
 	l.proc = job.NeedsProc
-	l.masks = r.jail.masks()
+	l.masks = r.jail.masks(job)
 	l.merged()
 	if err := l.devices(); err != nil {
 		return nil, err
@@ -88,11 +88,15 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	return l, l.cover()
 }
 
-// masks are the configured ones and where their symlinks lead now.
-func (j *Jail) masks() []string {
+// masks are the configured ones and where their symlinks lead now. A cage that shows nothing but the
+// tool's own has nothing to mask.
+func (j *Jail) masks(job bailey.Job) []string {
+	if len(job.Places)+len(job.Read) == 0 {
+		return nil
+	}
 	masks := slices.Clone(j.mask)
 	for _, m := range j.mask {
-		if real, _, err := trace(m); err == nil {
+		if real, err := resolve(m); err == nil && real != m {
 			masks = append(masks, real)
 		}
 	}

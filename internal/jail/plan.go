@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -60,17 +61,14 @@ func (p *plan) layers() []string {
 // of what is bound are part of it, for they are what was checked; descriptor numbers are not, nor is
 // any lent value. Words are quoted, so no two plans share a text.
 func (p *plan) String() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, planVersion)
-	fmt.Fprintln(&b, "clone", strings.Join(cloneLayers, " "))
+	b := append(make([]byte, 0, 8<<10), planVersion+"\nclone "+strings.Join(cloneLayers, " ")+"\n"...)
 	for _, s := range p.steps {
-		b.WriteString(s.text())
-		b.WriteByte('\n')
+		b = append(s.append(b), '\n')
 	}
 	for _, name := range p.lent {
-		fmt.Fprintf(&b, "lend %q\n", name)
+		b = append(strconv.AppendQuote(append(b, "lend "...), name), '\n')
 	}
-	return b.String()
+	return string(b)
 }
 
 // digest is the SHA-256 of the canonical text, in hex.
@@ -90,39 +88,48 @@ var verbs = map[uint8]string{
 }
 
 // text is one line: the verb, the words quoted, the numbers.
-func (s step) text() string {
-	var b strings.Builder
-	b.WriteString(verbs[s.Op])
+func (s step) text() string { return string(s.append(nil)) }
+
+func (s step) append(b []byte) []byte {
+	b = append(b, verbs[s.Op]...)
 	for _, w := range s.S {
-		fmt.Fprintf(&b, " %q", w)
+		b = strconv.AppendQuote(append(b, ' '), w)
 	}
-	switch s.Op {
+	switch n := s.N; s.Op {
 	case inside.Bind:
-		fmt.Fprintf(&b, " %s %s", identity(s.N), attributes(s.N[2]))
+		b = appendAttributes(appendIdentity(b, n), n[2])
 	case inside.Donated: // the descriptor comes first in N, so that the rest reads as it does for a bind
-		fmt.Fprintf(&b, " %s %s idmap %d %d", identity(s.N[1:]), attributes(s.N[3]), s.N[4], s.N[5])
+		b = appendAttributes(appendIdentity(b, n[1:]), n[3])
+		b = appendNumbers(append(b, " idmap"...), n[4:])
 	case inside.Seal:
-		fmt.Fprintf(&b, " %s", attributes(s.N[0]))
+		b = appendAttributes(b, n[0])
 	case inside.Dir, inside.File, inside.Umask:
-		fmt.Fprintf(&b, " %04o", s.N[0])
+		b = fmt.Appendf(b, " %04o", n[0])
 	case inside.Rlimit:
-		fmt.Fprintf(&b, " %s %d %d", rlimitNames[int(s.N[0])], s.N[1], s.N[2])
+		b = appendNumbers(append(append(b, ' '), rlimitNames[int(n[0])]...), n[1:])
 	case inside.Tmpfs, inside.Proc:
-		fmt.Fprintf(&b, " %s", attributes(s.N[0])) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
+		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:
-		for _, n := range s.N {
-			fmt.Fprintf(&b, " %d", n)
-		}
+		b = appendNumbers(b, n)
 	}
-	return b.String()
+	return b
 }
 
-// identity is device and inode as stat(1) shows them, "any" where none is compared.
-func identity(n []uint64) string {
-	if n[1] == 0 {
-		return "any"
+func appendNumbers(b []byte, numbers []uint64) []byte {
+	for _, n := range numbers {
+		b = strconv.AppendUint(append(b, ' '), n, 10)
 	}
-	return fmt.Sprintf("%d:%d:%d", unix.Major(n[0]), unix.Minor(n[0]), n[1])
+	return b
+}
+
+// appendIdentity adds device and inode as stat(1) shows them, "any" where none is compared.
+func appendIdentity(b []byte, n []uint64) []byte {
+	if n[1] == 0 {
+		return append(b, " any"...)
+	}
+	b = strconv.AppendUint(append(b, ' '), uint64(unix.Major(n[0])), 10)
+	b = strconv.AppendUint(append(b, ':'), uint64(unix.Minor(n[0])), 10)
+	return strconv.AppendUint(append(b, ':'), n[1], 10)
 }
 
 // Mount attributes as binds use them.
@@ -131,18 +138,19 @@ const (
 	inert    = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 )
 
-func attributes(bits uint64) string {
-	words := []string{"rw"}
+func appendAttributes(b []byte, bits uint64) []byte {
+	word := " rw"
 	if bits&unix.MOUNT_ATTR_RDONLY != 0 {
-		words[0] = "ro"
+		word = " ro"
 	}
-	for _, a := range []struct {
+	b = append(b, word...)
+	for _, a := range [...]struct {
 		bit  uint64
 		word string
-	}{{unix.MOUNT_ATTR_NOSUID, "nosuid"}, {unix.MOUNT_ATTR_NODEV, "nodev"}, {unix.MOUNT_ATTR_NOEXEC, "noexec"}} {
+	}{{unix.MOUNT_ATTR_NOSUID, ",nosuid"}, {unix.MOUNT_ATTR_NODEV, ",nodev"}, {unix.MOUNT_ATTR_NOEXEC, ",noexec"}} {
 		if bits&a.bit != 0 {
-			words = append(words, a.word)
+			b = append(b, a.word...)
 		}
 	}
-	return strings.Join(words, ",")
+	return b
 }

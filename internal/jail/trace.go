@@ -5,6 +5,7 @@ package jail
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,16 @@ func trace(path string) (string, []link, error) {
 		}
 	}
 	return at, links, nil
+}
+
+// resolve returns where path leads, in as few system calls as there are.
+func resolve(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
 // ident is what tells one state of one file from every other.
