@@ -22,7 +22,7 @@ const self = "/proc/self/exe"
 
 // initEnv is the whole environment of PID 1: one thread of Go code at a time, no collector for a life
 // of milliseconds, no reading of cgroups. Nothing of the gateway's or the tool's is in it.
-var initEnv = [...]string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+var initEnv = [...]string{"GOMAXPROCS=2", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 
 // A child is PID 1 of a cage and the stream that leads to it.
 type child struct {

@@ -28,9 +28,11 @@ func run() {
 	if !ok {
 		syscall.Exit(1) // the gateway is gone, or is no gateway
 	}
+	up := make(chan struct{})
+	go obey(up)
 	for i, s := range steps {
 		if s.Op == Exec {
-			listen()
+			<-up
 			report(Started, 0, 0) // before it is true: what the tool does first may be to end this cage
 		}
 		tool, errno := apply(s)
@@ -90,15 +92,9 @@ func report(kind byte, x, y uint32) {
 	}
 }
 
-// listen returns once obey runs. Its thread must exist before the tool does, which may use up all
-// tasks this cage can have; the Go runtime ends when it cannot start a thread it needs.
-func listen() {
-	up := make(chan struct{})
-	go obey(up)
-	<-up
-}
-
-// obey passes SIGTERM on and ends the cage with the gateway.
+// obey passes SIGTERM on and ends the cage with the gateway. Its thread must exist before the tool does,
+// which may use up all tasks this cage can have: the Go runtime ends when it cannot start a thread it
+// needs. It begins while the steps are applied, on the other core.
 func obey(up chan<- struct{}) {
 	close(up)
 	var b [1]byte
