@@ -18,7 +18,7 @@ import (
 type owner struct{ uid, gid uint32 }
 
 // donate makes the mounts that PID 1 cannot: a gateway that is root binds each place from the very
-// descriptor that was checked, as seen by the cage's user. The steps learn the descriptors' numbers.
+// descriptor that was checked, as seen by the cage's user. The steps learn which of them is theirs.
 func (r *run) donate(steps []inside.Step) ([]*os.File, error) {
 	var trees []*os.File
 	for i := range steps {
@@ -32,7 +32,7 @@ func (r *run) donate(steps []inside.Step) ([]*os.File, error) {
 			return trees, err
 		}
 		trees = append(trees, tree)
-		s.N[0] = uint64(inside.Socket + len(trees))
+		s.N[0] = uint64(len(trees) - 1)
 	}
 	return trees, nil
 }

@@ -21,6 +21,10 @@ type Jail struct {
 	hostGID int
 	tools   tools
 
+	arming sync.Mutex // held while one is started ahead
+	armed  *child     // guarded by arming
+	closed bool       // guarded by arming
+
 	mu   sync.Mutex
 	maps map[owner]*os.File // user namespaces for idmapped binds, by the owner they map; guarded by mu
 }
@@ -98,6 +102,13 @@ func (j *Jail) Probe(ctx context.Context) error {
 
 // Close gives back what the Jail keeps between calls. Runs must have ended.
 func (j *Jail) Close() error {
+	j.arming.Lock()
+	j.closed = true
+	if j.armed != nil {
+		j.armed.dismiss()
+		j.armed = nil
+	}
+	j.arming.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error

@@ -174,6 +174,9 @@ func TestManyStartsLeaveNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if err := j.Close(); err != nil { // the one PID 1 that waits for a next call goes with the jail
+		t.Error(err)
+	}
 	if now := count(t, "/proc/self/fd"); now > fds+2 { // the poller may have opened its own
 		t.Errorf("%d descriptors became %d", fds, now)
 	}
@@ -184,6 +187,46 @@ func TestManyStartsLeaveNothing(t *testing.T) {
 	if pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil); err != unix.ECHILD {
 		t.Errorf("a child is left: %d, %v", pid, err)
 	}
+}
+
+// TestArmedIsNoTrap: a PID 1 that was started ahead and died, or whose mounts are older than the call, is
+// replaced, and the call runs once.
+func TestArmedIsNoTrap(t *testing.T) {
+	j := newJail(t, Config{})
+	waiting := func() *child {
+		for range 500 {
+			j.arming.Lock()
+			c := j.armed
+			j.arming.Unlock()
+			if c != nil {
+				return c
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal("none was armed after a call")
+		return nil
+	}
+	ok := func(what string) {
+		t.Helper()
+		if r := ask(t, j, bailey.Job{Command: "true"}); r.err != nil || r.exit.Code != 0 {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	ok("cold")
+	first := waiting()
+	ok("armed")
+	if second := waiting(); second == first {
+		t.Error("a PID 1 served twice")
+	}
+	waiting().process.Kill()
+	ok("after the armed one was killed")
+	waiting().stream.Close()
+	ok("after its stream was closed")
+	waiting()
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+	ok("after Close")
 }
 
 func count(t *testing.T, dir string) int {

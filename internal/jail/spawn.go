@@ -30,8 +30,8 @@ type child struct {
 	stream  *os.File
 }
 
-// spawn starts PID 1 in new namespaces with these streams and donated descriptors. It waits for its plan.
-func (j *Jail) spawn(streams, donated []*os.File) (*child, error) {
+// spawn starts PID 1 in new namespaces. It holds nothing but its end of the stream, and waits there.
+func (j *Jail) spawn() (*child, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, refuse("fds-closed", os.NewSyscallError("socketpair", err))
@@ -40,8 +40,8 @@ func (j *Jail) spawn(streams, donated []*os.File) (*child, error) {
 	defer theirs.Close()
 	unix.SetNonblock(pair[0], true) // so that a deadline can end a read
 	ours := os.NewFile(uintptr(pair[0]), "cage")
-	files := append(append(streams[:3:3], theirs), donated...)
-	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{Dir: "/", Env: initEnv[:], Files: files, Sys: j.attributes()})
+	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{
+		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: j.attributes()})
 	if err != nil {
 		ours.Close()
 		var path *os.PathError
@@ -83,12 +83,12 @@ type ending struct {
 }
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
-func (c *child) follow(ctx context.Context, message []byte, timeout time.Duration) ending {
+func (c *child) follow(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) ending {
 	var e ending
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	reports := make(chan ending, 1)
-	c.send(message)
+	c.send(message, files)
 	go func() { reports <- c.reports() }()
 	done := ctx.Done()
 	kill := (<-chan time.Time)(nil)
@@ -126,13 +126,35 @@ func letter(steps []inside.Step) ([]byte, error) {
 	return b, nil
 }
 
-// send writes the plan. PID 1 reads all of it before it does anything; one that does not is ended.
-func (c *child) send(message []byte) {
+// send writes the letter and passes the descriptors with its first bytes. PID 1 reads all of it before it
+// does anything; one that does not is ended.
+func (c *child) send(message []byte, files []*os.File) {
 	c.stream.SetWriteDeadline(time.Now().Add(probeTime))
-	if _, err := c.stream.Write(message); err != nil {
+	err := c.pass(message[:4], files)
+	if err == nil {
+		_, err = c.stream.Write(message[4:])
+	}
+	if err != nil {
 		c.process.Kill()
 	}
 	c.stream.SetWriteDeadline(time.Time{})
+}
+
+func (c *child) pass(head []byte, files []*os.File) error {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	raw, err := c.stream.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), head, unix.UnixRights(fds...), nil, 0)
+		return sent != unix.EAGAIN
+	})
+	return errors.Join(err, sent)
 }
 
 // reports reads until PID 1 has no more to say.

@@ -95,15 +95,13 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	if err != nil {
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
 	}
-	c, err := r.jail.spawn(p.inner[:], donated)
+	p.pump(s)
+	e, err := r.jail.carry(ctx, message, append(p.inner[:3:3], donated...), r.timeout)
 	closeAll(p.inner[:])
+	p.finish()
 	if err != nil {
-		p.abandon()
 		return never, err
 	}
-	p.pump(s)
-	e := c.follow(ctx, message, r.timeout)
-	p.finish()
 	return r.judge(ctx, e)
 }
 

@@ -29,7 +29,10 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 	case Bind:
 		return 0, bind(s.S[0], s.S[1], s.N[0], s.N[1], s.N[2])
 	case Donated:
-		return 0, attach(uintptr(s.N[0]), s.S[1])
+		if s.N[0] >= uint64(len(donated)) {
+			return 0, syscall.EBADMSG
+		}
+		return 0, attach(uintptr(donated[s.N[0]]), s.S[1])
 	case Seal:
 		return 0, setattr(fdcwd, ".", 0, s.N[0])
 	case Pivot:

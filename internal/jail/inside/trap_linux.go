@@ -49,22 +49,57 @@ func run() {
 	syscall.Exit(0)
 }
 
-// receive reads the steps from the gateway.
+// receive waits for a letter of the gateway, which may come much later, and reads the steps.
 func receive() ([]Step, bool) {
 	var head [4]byte
-	if !fill(head[:]) {
+	n, ok := greet(head[:])
+	if !ok || !fill(head[n:]) {
 		return nil, false
 	}
 	r := reader{b: head[:]}
-	n := r.number(4)
-	if n > MaxBytes {
+	size := r.number(4)
+	if size > MaxBytes {
 		return nil, false
 	}
-	b := make([]byte, n)
+	b := make([]byte, size)
 	if !fill(b) {
 		return nil, false
 	}
 	return Decode(b)
+}
+
+// donated are the mounts that the gateway made, in the order in which it sent them.
+var donated []int
+
+// greet reads the first bytes of a letter and the descriptors that come with them: the tool's three
+// streams take their places, the rest is donated.
+func greet(head []byte) (int, bool) {
+	oob := make([]byte, syscall.CmsgSpace(4*MaxDescriptors))
+	for {
+		n, size, flags, _, err := syscall.Recvmsg(Socket, head, oob, syscall.MSG_CMSG_CLOEXEC)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 || flags&syscall.MSG_CTRUNC != 0 {
+			return 0, false
+		}
+		messages, err := syscall.ParseSocketControlMessage(oob[:size])
+		if err != nil || len(messages) != 1 {
+			return 0, false
+		}
+		fds, err := syscall.ParseUnixRights(&messages[0])
+		if err != nil || len(fds) < 3 {
+			return 0, false
+		}
+		for i, fd := range fds[:3] {
+			if syscall.Dup3(fd, i, 0) != nil {
+				return 0, false
+			}
+			syscall.Close(fd)
+		}
+		donated = fds[3:]
+		return n, true
+	}
 }
 
 // fill reads exactly b from the gateway.

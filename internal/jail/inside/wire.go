@@ -5,8 +5,9 @@
 // name is [Name]. It imports nothing but syscall and unsafe, so the Go runtime initialises it before
 // the heavy packages of the program it is linked into: 3 ms from clone to tool in place of 8.
 //
-// Descriptor 3 is a stream socket to the gateway. From it come four bytes of length, the steps, and
-// later perhaps [Term]; its end means that the gateway is gone, and PID 1 follows at once. To it go
+// Descriptor 3 is a stream socket to the gateway. From it come four bytes of length with the tool's
+// streams and donated mounts as descriptors (unix(7), SCM_RIGHTS), the steps, and later perhaps [Term];
+// its end means that the gateway is gone, and PID 1 follows at once. To it go
 // reports of [ReportSize] bytes. Nothing of the tool's reaches PID 1 but wait statuses, and nothing
 // secret lies in its environment: what the tool gets comes with the steps.
 //
@@ -18,8 +19,11 @@ package inside
 // Name is argv[0] of a cage's PID 1.
 const Name = "bailey-jail"
 
-// Socket is the descriptor of the gateway's stream; donated descriptors follow it.
+// Socket is the descriptor of the gateway's stream.
 const Socket = 3
+
+// MaxDescriptors is how many descriptors come with a letter: what the kernel passes at once (SCM_MAX_FD).
+const MaxDescriptors = 253
 
 // MaxBytes bounds an encoded plan. Linux takes at most 6 MiB of arguments and environment.
 const MaxBytes = 8 << 20
@@ -41,7 +45,7 @@ const (
 	File              // S: path, content; N: mode
 	Link              // S: path, what it says
 	Bind              // S: source, target; N: device, inode (0: not compared), attributes
-	Donated           // S: "", target; N: descriptor of a detached mount
+	Donated           // S: "", target; N: which of the donated mounts
 	Seal              // N: attributes set on the mount of the base
 	Pivot             // the base becomes the root, the old root goes
 	Host              // S: host name
