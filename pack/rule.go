@@ -98,8 +98,6 @@ func (r *rule) only(ts ...string) bool {
 	return len(r.Type) > 0
 }
 
-func (r *rule) allows(what string) bool { return slices.Contains(r.Bailey.Allow, what) }
-
 // types is one type's name or a list of them.
 type types []string
 

@@ -67,7 +67,7 @@ func TestClientSeesServer(t *testing.T) {
 	if init.ServerInfo.Name != "bailey" || init.ServerInfo.Version != "0.1" || !strings.Contains(init.Instructions, "refusal is final") {
 		t.Errorf("initialize: %+v, %+v", init.ServerInfo, init)
 	}
-	if c := init.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil || c.Logging != nil {
+	if c := init.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil {
 		t.Errorf("capabilities: %+v", c)
 	}
 }

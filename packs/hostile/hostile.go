@@ -132,13 +132,6 @@ func (b *builder) write(name, content string) {
 	b.check(os.WriteFile(path, []byte(content), 0o644))
 }
 
-func (b *builder) read(name string) string {
-	b.t.Helper()
-	data, err := os.ReadFile(filepath.Join(b.root, name))
-	b.check(err)
-	return string(data)
-}
-
 // git runs plain git in the repository.
 func (b *builder) git(args ...string) string { b.t.Helper(); return b.in(b.repo, "", args...) }
 
