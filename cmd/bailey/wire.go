@@ -32,6 +32,7 @@ type stack struct {
 	catalog *pack.Catalog
 	policy  *policy.Engine
 	queue   *approve.Queue
+	cages   *jail.Jail
 	gate    *gate.Gate
 	gateway *gateway.Gateway
 	unlock  func()
@@ -85,8 +86,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	}
 	homes := gateway.Homes()
 	masks := gateway.Masks(home, homes)
-	cages, err := jail.New(jail.Config{Mask: masks})
-	if err != nil {
+	if s.cages, err = jail.New(jail.Config{Mask: masks}); err != nil {
 		return nil, err
 	}
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
@@ -94,7 +94,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.ledger, Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
 		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: gateway.NewRedaction(),
-		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: cages},
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.cages},
 		Host:    host, Log: s.log, Observe: observe,
 	})
 	return workspaces, err
@@ -138,6 +138,11 @@ func (s *stack) serve(ctx context.Context) error {
 }
 
 func (s *stack) close() {
+	if s.cages != nil {
+		if err := s.cages.Close(); err != nil {
+			s.log.Error("closing the jail", "err", err)
+		}
+	}
 	if s.ledger != nil {
 		if err := s.ledger.Close(); err != nil {
 			s.log.Error("closing the ledger", "err", err)

@@ -32,6 +32,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Session:   bailey.Session{ID: bailey.NewSessionID()},
 		Door:      "cli", Dir: q.Dir,
 	}
+	defer g.endSession(from.Session.ID)
 	switch look := g.Looks[q.Verb]; {
 	case q.Verb == "call":
 		g.call(ctx, cancel, conn, q, from)
@@ -82,7 +83,6 @@ func parseQuery(b []byte) (q Query, err error) {
 }
 
 func (g *Gateway) call(ctx context.Context, cancel context.CancelFunc, conn *peer.Conn, q Query, call bailey.Call) {
-	defer g.endSession(call.Session.ID)
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
 	call.DryRun, call.Wait = q.Call.DryRun, q.Call.Wait
 	if q.Call.Stream {
@@ -110,7 +110,6 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call) {
 	if err := g.MCP(ctx, from, conn.UnixConn); err != nil {
 		g.Log.Info("an MCP connection ended", "session", id, "err", err)
 	}
-	g.endSession(id)
 	if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
 		g.Log.Error("a session's end is not recorded", "session", id, "err", err)
 	}

@@ -253,6 +253,20 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
+func TestMemoryIsBounded(t *testing.T) {
+	j := newJail(t, Config{})
+	small := bailey.Limits{MemoryBytes: 256 << 20}
+	for _, c := range []struct {
+		limits bailey.Limits
+		mib    string
+		fits   bool
+	}{{small, "64", true}, {small, "300", false}, {bailey.Limits{}, "300", true}, {bailey.Limits{}, "600", false}} {
+		if r := ask(t, j, bailey.Job{Limits: c.limits}, "eat", c.mib).must(t); (r.first() == "ok") != c.fits {
+			t.Errorf("%s MiB under %+v: %s", c.mib, c.limits, r.out)
+		}
+	}
+}
+
 func TestNoKeyOfTheGatewayIsThere(t *testing.T) {
 	runtime.LockOSThread() // the keyring joins this thread, which ends with the test
 	if _, err := unix.KeyctlJoinSessionKeyring("jail-test"); err != nil {

@@ -66,6 +66,20 @@ var mutations = []struct {
 		"	if err := ownDir(filepath.Dir(path)); err != nil {", "	if err := ownDir(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
 }
 
+// TestTableIsDocumented holds the table in docs/threat-model.md against this one.
+func TestTableIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutations {
+		row := "| " + m.law + " | `" + m.file + "` | `" + strings.TrimPrefix(m.tests, "./") + "` |"
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/threat-model.md lacks the row %s", row)
+		}
+	}
+}
+
 // TestMutations takes a while: each row compiles its packages anew.
 func TestMutations(t *testing.T) {
 	if testing.Short() {

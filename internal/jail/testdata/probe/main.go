@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -82,6 +83,7 @@ var verbs = map[string]func([]string){
 		say(nil)
 	},
 	"key": func(a []string) { say(findKey(a[0])) },
+	"eat": func(a []string) { say(eat(a[0])) },
 }
 
 // say prints ok or what the error comes down to.
@@ -252,6 +254,16 @@ func bomb() {
 		}
 	}
 	fmt.Println(n)
+}
+
+// eat takes so many MiB of private writable memory.
+func eat(mib string) error {
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	_, err = syscall.Mmap(-1, 0, n<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	return err
 }
 
 // findKey looks for a key in the session keyring.
