@@ -10,14 +10,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bailey/internal/ktest"
 )
 
 // inTerminal runs cmd with a fresh pseudo terminal as its stdout and stderr; see pts(4).
 func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
+	ktest.Require(t, "pty")
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("needs /dev/ptmx: %v", err)
+		t.Fatal(err)
 	}
 	defer master.Close()
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)

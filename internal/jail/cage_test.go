@@ -183,14 +183,15 @@ func TestWalls(t *testing.T) {
 // interpreter is the dynamic loader of /bin/true.
 func interpreter(t *testing.T) string {
 	t.Helper()
+	ktest.Require(t, "/bin/true")
 	f, err := os.Open("/bin/true")
 	if err != nil {
-		t.Skip("needs /bin/true")
+		t.Fatal(err)
 	}
 	defer f.Close()
 	o, err := readObject(f)
 	if err != nil || o.interp == "" {
-		t.Skip("needs a dynamic /bin/true")
+		ktest.Missing(t, "dynamic-true", err)
 	}
 	return o.interp
 }
@@ -269,11 +270,12 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestNoKeyOfTheGatewayIsThere(t *testing.T) {
 	runtime.LockOSThread() // the keyring joins this thread, which ends with the test
+	ktest.Require(t, "keyring")
 	if _, err := unix.KeyctlJoinSessionKeyring("jail-test"); err != nil {
-		t.Skipf("needs keyrings: %v", err)
+		t.Fatal(err)
 	}
 	if _, err := unix.AddKey("user", "jail-secret", []byte("x"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
-		t.Skipf("needs keyrings: %v", err)
+		t.Fatal(err)
 	}
 	j := newJail(t, Config{})
 	if r := ask(t, j, bailey.Job{}, "key", "jail-secret").must(t); r.first() == "ok" {

@@ -25,6 +25,8 @@ var probes = map[string]func() error{
 	"landlock": landlock,
 	"seccomp":  seccomp,
 	"cgroup":   cgroup,
+	"keyring":  keyring,
+	"pty":      func() error { f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0); f.Close(); return err },
 }
 
 var known sync.Map // feature → error or nil, probed once per process
@@ -34,13 +36,8 @@ var known sync.Map // feature → error or nil, probed once per process
 func Require(t testing.TB, features ...string) {
 	t.Helper()
 	for _, f := range features {
-		err := Has(f)
-		switch {
-		case err == nil:
-		case required(f):
-			t.Fatalf("%s is required by BAILEY_KERNEL and missing: %v", f, err)
-		default:
-			t.Skipf("needs %s: %v", f, err)
+		if err := Has(f); err != nil {
+			Missing(t, f, err)
 		}
 	}
 }
@@ -58,6 +55,15 @@ func Has(feature string) error {
 	err := probe()
 	known.Store(feature, err)
 	return err
+}
+
+// Missing skips t, or fails it where the feature is required: for what only the test itself can probe.
+func Missing(t testing.TB, feature string, err error) {
+	t.Helper()
+	if required(feature) {
+		t.Fatalf("%s is required by BAILEY_KERNEL and missing: %v", feature, err)
+	}
+	t.Skipf("needs %s: %v", feature, err)
 }
 
 // Features lists the kernel features that Has knows, sorted.

@@ -54,3 +54,8 @@ func cgroup() error {
 	}
 	return errors.New("no cgroup hierarchy in which a group can be made")
 }
+
+func keyring() error {
+	_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true)
+	return err
+}

@@ -15,3 +15,4 @@ func usable(uintptr) func() error { return func() error { return errPlatform } }
 func landlock() error             { return errPlatform }
 func seccomp() error              { return errPlatform }
 func cgroup() error               { return errPlatform }
+func keyring() error              { return errPlatform }
