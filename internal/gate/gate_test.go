@@ -315,6 +315,26 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// TestErrorsAreRedacted: what a stage complains of may repeat what the caller sent.
+func TestErrorsAreRedacted(t *testing.T) {
+	w, in := newWorld(t), call()
+	in.Capability, in.Client, in.Dir = "t.SECRET", "SECRET", "/SECRET"
+	res := w.gate().Do(t.Context(), in)
+	if !errors.Is(res.Err, bailey.NotFound) || strings.Contains(res.Err.Error()+bailey.HintOf(res.Err), "SECRET") {
+		t.Errorf("the answer is %v (%s)", res.Err, bailey.HintOf(res.Err))
+	}
+	w2, in := newWorld(t), call()
+	in.Input["dir"] = "/x"
+	w2.placeErr = &bailey.Error{Kind: bailey.Denied, Message: "no SECRET", Hint: "hide the SECRET"}
+	res = w2.gate().Do(t.Context(), in)
+	if !errors.Is(res.Err, bailey.Denied) || res.Err.Error() != "no [R]" || bailey.HintOf(res.Err) != "hide the [R]" {
+		t.Errorf("the answer is %v (%s)", res.Err, bailey.HintOf(res.Err))
+	}
+	if said := fmt.Sprintf("%+v %+v", w.intents, w.outcomes); strings.Contains(said, "SECRET") {
+		t.Errorf("a receipt holds it: %s", said)
+	}
+}
+
 // TestLeaseEndsWithTheCall on every way out.
 func TestLeaseEndsWithTheCall(t *testing.T) {
 	for _, broken := range []error{nil, errBroken} {

@@ -20,9 +20,9 @@ func (c *course) open(ctx context.Context) (seal func(bailey.Outcome) error, err
 func (c *course) intent() bailey.Intent {
 	p := c.call.Principal
 	i := bailey.Intent{
-		Receipt: c.receipt, Capability: bailey.CapabilityID(clip(string(c.call.Capability), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
+		Receipt: c.receipt, Capability: bailey.CapabilityID(clip(c.hide(string(c.call.Capability)), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
 		Organisation: p.Organisation, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
-		Door: c.call.Door, Client: clip(c.call.Client, 200), Dir: clip(c.call.Dir, 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
+		Door: c.call.Door, Client: clip(c.hide(c.call.Client), 200), Dir: clip(c.hide(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if len(c.call.Input) > 0 {
 		var n int
@@ -64,7 +64,7 @@ func (c *course) outcome() bailey.Outcome {
 		PolicyDigest: c.decision.Policy,
 	}
 	if c.err != nil {
-		o.Reason, _ = c.Redactor.Value(c.call.Session.ID, clip(c.err.Error(), bailey.InlineCap)).(string)
+		o.Reason = clip(c.hide(c.err.Error()), bailey.InlineCap)
 	}
 	if c.decision.Made() {
 		o.Decision = c.decision.Effect.String()
@@ -74,14 +74,14 @@ func (c *course) outcome() bailey.Outcome {
 	}
 	if c.run != nil {
 		cage := c.run.Cage()
-		o.Cage, o.Cwd, o.EnvNames = &cage, c.job.Dir, names(c.job.Env, c.lease.Env)
+		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
 		if _, n := inline(argv); n <= bailey.InlineCap {
 			o.Argv = texts(argv)
 		}
 	}
 	for _, p := range c.places {
-		o.Paths = append(o.Paths, p.Path)
+		o.Paths = append(o.Paths, c.hide(p.Path))
 	}
 	if c.stdout != nil && c.executed {
 		o.ExitCode = &c.exit.Code
@@ -111,7 +111,7 @@ func (c *course) status() bailey.Status {
 func (c *course) result(o bailey.Outcome) bailey.Result {
 	r := bailey.Result{
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
-		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Err: c.err,
+		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Err: c.hidden(c.err),
 	}
 	if c.stdout != nil {
 		r.Stdout, r.Stderr, r.ExitCode = c.stdout.kept, c.stderr.kept, c.exit.Code
@@ -129,6 +129,24 @@ func (c *course) notDurable(err error) bailey.Result {
 	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true, DryRun: c.call.DryRun,
 		Err: &bailey.Error{Kind: bailey.Unavailable, Message: message,
 			Hint: "look at the ledger's disk, then restart the gateway; the call is recorded as interrupted", Err: err}}
+}
+
+// hide redacts one text.
+func (c *course) hide(s string) string {
+	s, _ = c.Redactor.Value(c.call.Session.ID, s).(string)
+	return s
+}
+
+// hidden is err as the caller may read it. Its kind and, with nothing to redact, its chain stay.
+func (c *course) hidden(err error) error {
+	if err == nil {
+		return nil
+	}
+	text, hint := c.hide(err.Error()), c.hide(bailey.HintOf(err))
+	if text == err.Error() && hint == bailey.HintOf(err) {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.KindOf(err), Message: clip(text, bailey.InlineCap), Hint: hint}
 }
 
 // clip keeps a text short enough for a ledger entry, which holds 64 KiB in all.

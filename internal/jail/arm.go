@@ -6,27 +6,41 @@ import (
 	"context"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A jail keeps one PID 1 armed: started ahead in namespaces of its own, holding nothing, waiting for its
 // letter. A call that finds it saves the clone and the start of this program, some 3 ms. It is used for
-// one call and never again, like any other.
+// one call and never again, like any other. Its mount namespace is a copy of the gateway's, made when it
+// was started: once a mount has come or gone since, it is dismissed, or it would show what was there then.
 
-// carry has one PID 1 carry out a letter. An armed one that could not build its cage is no answer: its
-// mount namespace is older than the call, and what was mounted since is not in it. Nothing has run, so
-// a new one tries once more.
-func (j *Jail) carry(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) (ending, error) {
+// carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
+// that could not build its cage is no answer. Nothing has run, so a new one tries once more.
+func (j *Jail) carry(ctx context.Context, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
 	defer func() { go j.arm() }()
+	deadline := time.Now().Add(timeout)
 	if c := j.disarm(); c != nil {
-		if e := c.follow(ctx, message, files, timeout); e.started || e.cancelled || e.timedOut {
-			return e, nil
+		e, err := c.deliver(ctx, message, files, timeout)
+		if err != nil || e.started || e.cancelled || e.timedOut {
+			return e, err
 		}
 	}
 	c, err := j.spawn()
 	if err != nil {
 		return ending{}, err
 	}
-	return c.follow(ctx, message, files, timeout), nil
+	return c.deliver(ctx, message, files, time.Until(deadline))
+}
+
+// deliver opens the descriptors, follows the child to its end and closes them.
+func (c *child) deliver(ctx context.Context, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+	with, err := files()
+	if err != nil {
+		c.dismiss()
+		return ending{}, err
+	}
+	return c.follow(ctx, message, with, timeout), nil
 }
 
 // arm starts a PID 1 ahead unless one waits already. Why it could not is the next call's to say.
@@ -36,20 +50,45 @@ func (j *Jail) arm() {
 	if j.closed || j.armed != nil {
 		return
 	}
-	if c, err := j.spawn(); err == nil {
-		j.armed = c
+	mounts, err := os.Open("/proc/self/mountinfo") // first: what changes from here on is seen
+	if err != nil {
+		return
 	}
+	c, err := j.spawn()
+	if err != nil {
+		mounts.Close()
+		return
+	}
+	j.armed, j.mounts = c, mounts
 }
 
-// disarm takes the waiting PID 1, nil when there is none, or not yet.
+// disarm takes the waiting PID 1, nil when there is none, or not yet, or when mounts have changed since
+// it was started.
 func (j *Jail) disarm() *child {
 	if !j.arming.TryLock() {
 		return nil
 	}
 	defer j.arming.Unlock()
 	c := j.armed
-	j.armed = nil
+	if c == nil {
+		return nil
+	}
+	changed := remounted(j.mounts)
+	j.mounts.Close()
+	j.armed, j.mounts = nil, nil
+	if changed {
+		c.dismiss()
+		return nil
+	}
 	return c
+}
+
+// remounted tells whether the mount table has changed since the file was opened (proc(5): the kernel
+// marks it for poll(2) as exceptional). When it cannot be told, it has.
+func remounted(mountinfo *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(mountinfo.Fd()), Events: unix.POLLPRI}}
+	n, err := unix.Poll(fds, 0)
+	return n != 0 || err != nil
 }
 
 // dismiss ends a PID 1 that nobody needs: the end of its stream is its end.

@@ -129,6 +129,11 @@ func TestWalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer abstract.Close()
+	file, err := net.Listen("unix", filepath.Join(work, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
 
 	j := newJail(t, Config{Mask: []string{secret}})
 	ro, rw := []bailey.Place{place(t, work, false)}, []bailey.Place{place(t, work, true)}
@@ -156,8 +161,9 @@ func TestWalls(t *testing.T) {
 		{"runs nothing from the workspace", loader, []string{"exec", filepath.Join(work, "true")}, "permission denied"},
 		{"mounts nothing", bailey.Job{}, []string{"mount", "/tmp"}, "operation not permitted"},
 		{"keeps its host name", bailey.Job{}, []string{"sethost"}, "operation not permitted"},
-		{"reaches no network", bailey.Job{}, []string{"dial", "tcp", l.Addr().String()}, "network is unreachable"},
-		{"reaches no abstract socket", bailey.Job{}, []string{"dial", "unix", abstract.Addr().String()}, "connection refused"},
+		{"reaches no network", bailey.Job{}, []string{"dial", "tcp", l.Addr().String()}, "permission denied"},
+		{"reaches no abstract socket", bailey.Job{}, []string{"dial", "unix", abstract.Addr().String()}, "permission denied"},
+		{"reaches no socket in a place", bailey.Job{Places: ro}, []string{"dial", "unix", file.Addr().String()}, "permission denied"},
 		{"runs declared helpers", loader, []string{"exec", "/bin/true"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

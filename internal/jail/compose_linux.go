@@ -140,6 +140,7 @@ func compose(l *layout, donate bool, limits bailey.Limits, dir string, ceiling f
 	p.add("caps-none", inside.Securebits, []uint64{securebits})
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
+	p.add("sockets-none", inside.Filter, socketFilter())
 	return p
 }
 

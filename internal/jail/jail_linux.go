@@ -23,6 +23,7 @@ type Jail struct {
 
 	arming sync.Mutex // held while one is started ahead
 	armed  *child     // guarded by arming
+	mounts *os.File   // tells whether mounts changed since; guarded by arming
 	closed bool       // guarded by arming
 
 	mu   sync.Mutex
@@ -106,7 +107,8 @@ func (j *Jail) Close() error {
 	j.closed = true
 	if j.armed != nil {
 		j.armed.dismiss()
-		j.armed = nil
+		j.mounts.Close()
+		j.armed, j.mounts = nil, nil
 	}
 	j.arming.Unlock()
 	j.mu.Lock()

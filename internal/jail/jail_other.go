@@ -26,3 +26,6 @@ func (*Jail) Probe(context.Context) error { return errPlatform }
 
 // Close does nothing.
 func (*Jail) Close() error { return nil }
+
+// Diagnose names what is missing: everything.
+func (*Jail) Diagnose(context.Context) []Layer { return []Layer{{Name: "userns", Err: errPlatform}} }

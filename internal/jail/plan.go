@@ -83,7 +83,7 @@ var verbs = map[uint8]string{
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
 	inside.Bind: "bind", inside.Donated: "donated", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
-	inside.NoNewPrivs: "no_new_privs", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
+	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done",
 }
 
@@ -107,6 +107,10 @@ func (s step) append(b []byte) []byte {
 		b = fmt.Appendf(b, " %04o", n[0])
 	case inside.Rlimit:
 		b = appendNumbers(append(append(b, ' '), rlimitNames[int(n[0])]...), n[1:])
+	case inside.Filter:
+		for _, i := range n {
+			b = fmt.Appendf(b, " %016x", i)
+		}
 	case inside.Tmpfs, inside.Proc:
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:

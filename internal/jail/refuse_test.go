@@ -6,9 +6,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,6 +90,53 @@ func TestMaskedProc(t *testing.T) {
 	if r := ask(t, j, bailey.Job{}, "exit", "3").must(t); r.exit.Code != 3 {
 		t.Errorf("without proc: %+v", r)
 	}
+}
+
+// TestArmedKnowsItsMounts: a PID 1 that was started ahead is older than a mount made since, and shows
+// neither what that hides nor what is no longer mounted.
+func TestArmedKnowsItsMounts(t *testing.T) {
+	if lesser(t, "changing mounts", unix.CAP_SYS_ADMIN) {
+		return
+	}
+	work := t.TempDir()
+	sub := filepath.Join(work, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(sub, "under"), []byte("hidden"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j := newJail(t, Config{OwnTools: true})
+	read := func(name, want string) {
+		t.Helper()
+		for range 500 { // until one waits
+			j.arming.Lock()
+			armed := j.armed != nil
+			j.arming.Unlock()
+			if armed {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if r := ask(t, j, bailey.Job{Places: []bailey.Place{place(t, work, false)}}, "read", filepath.Join(sub, name)).must(t); r.first() != want {
+			t.Errorf("%s: %q, want %q", name, r.first(), want)
+		}
+	}
+	ask(t, j, bailey.Job{}, "exit", "0").must(t)
+	read("under", "ok")
+	if err := unix.Mount("tmpfs", sub, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	read("under", "no such file or directory")
+	if err := os.WriteFile(filepath.Join(sub, "over"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read("over", "ok")
+	if err := unix.Unmount(sub, 0); err != nil {
+		t.Fatal(err)
+	}
+	read("over", "no such file or directory")
+	read("under", "ok")
 }
 
 // TestEveryStepMatters breaks each step of a whole plan in turn: the cage must refuse, and say which.

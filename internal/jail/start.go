@@ -82,21 +82,33 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	donated, err := r.donate(steps)
-	defer closeAll(donated)
+	donated, err := r.donate(steps) // a first time, so that the letter says which is which
 	if err != nil {
+		closeAll(donated)
 		return never, err
 	}
 	message, err := letter(steps)
 	if err != nil {
+		closeAll(donated)
 		return never, err
 	}
 	p, err := openPipes(s)
 	if err != nil {
+		closeAll(donated)
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
 	}
 	p.pump(s)
-	e, err := r.jail.carry(ctx, message, append(p.inner[:3:3], donated...), r.timeout)
+	var opened []*os.File
+	e, err := r.jail.carry(ctx, message, func() (files []*os.File, err error) {
+		if donated == nil { // a mount that was attached once cannot be attached again
+			donated, err = r.donate(steps)
+		}
+		files = append(p.inner[:3:3], donated...)
+		opened = append(opened, donated...)
+		donated = nil
+		return files, err
+	}, r.timeout)
+	closeAll(opened)
 	closeAll(p.inner[:])
 	p.finish()
 	if err != nil {

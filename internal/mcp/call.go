@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -24,6 +25,8 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
+	ctx, done := attended(ctx)
+	defer done()
 	r := s.Gate.Do(ctx, bailey.Call{
 		Capability: s.capability(ctx, req.Params.Name),
 		Input:      input,
@@ -38,6 +41,26 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		out.Type = "complete"
 	}
 	return out, nil
+}
+
+// gone is why a call is cut off whose caller is not there any more. It is a cancellation.
+type gone struct{}
+
+func (gone) Error() string        { return "the caller went away" }
+func (gone) Is(target error) bool { return target == context.Canceled }
+
+// attended ends with ctx and says why in words. The SDK's own cause is how the connection ended, such as
+// io.EOF: a receipt would call that a failure of the tool.
+func attended(ctx context.Context) (context.Context, func()) {
+	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
+			cancel(cause)
+			return
+		}
+		cancel(gone{})
+	})
+	return out, func() { stop(); cancel(nil) }
 }
 
 // capability resolves a tool's name: first as it was listed, so that a name means what its caller saw.

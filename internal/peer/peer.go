@@ -19,7 +19,7 @@ import (
 	"bailey"
 )
 
-// MaxFrame bounds a frame's payload in bytes: a call's 10 MiB of input as JSON fits.
+// MaxFrame bounds a frame's payload in bytes: a result with 1 MiB of each stream fits, escaped as JSON may be.
 const MaxFrame = 16 << 20
 
 // Conn is a framed connection to a peer of known uid. Reads come from one goroutine; writes are locked.
@@ -32,7 +32,7 @@ type Conn struct {
 // Listen makes a socket at path, mode 0600 in a directory of 0700 that is ours. It replaces a socket
 // that nobody listens on; a living one is a Conflict.
 func Listen(path string) (*Listener, error) {
-	if err := ownDir(filepath.Dir(path)); err != nil {
+	if err := Owned(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	addr, release, err := address(path)
@@ -126,17 +126,24 @@ func (c *Conn) WriteJSON(kind byte, v any) error {
 }
 
 // ReadFrame returns the next frame; io.EOF when the far end closed between frames.
-func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return readFrame(c.UnixConn) }
+func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) {
+	return c.ReadFrameWithin(MaxFrame)
+}
+
+// ReadFrameWithin is ReadFrame for a payload of at most so many bytes.
+func (c *Conn) ReadFrameWithin(most uint32) (kind byte, payload []byte, err error) {
+	return readFrame(c.UnixConn, most)
+}
 
 // readFrame allocates as the bytes come, not as the header promises.
-func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
+func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if n > MaxFrame {
-		return 0, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", n, MaxFrame)}
+	if n > most {
+		return 0, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", n, most)}
 	}
 	payload, err = io.ReadAll(io.LimitReader(r, int64(n)))
 	if err == nil && len(payload) < int(n) {

@@ -40,8 +40,8 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
-// ownDir refuses a directory that somebody else could change.
-func ownDir(dir string) error {
+// Owned refuses a directory that somebody else could change.
+func Owned(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err

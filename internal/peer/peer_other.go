@@ -13,4 +13,6 @@ var errPlatform = &bailey.Error{Kind: bailey.Unavailable, Message: "sockets with
 
 func address(path string) (string, func(), error)         { return path, func() {}, nil }
 func credentials(*net.UnixConn) (uid, pid int, err error) { return 0, 0, errPlatform }
-func ownDir(string) error                                 { return errPlatform }
+
+// Owned refuses, on a platform where nothing is known.
+func Owned(string) error { return errPlatform }

@@ -123,7 +123,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{'r', 0, 0, 0, 9, 'x'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
-		_, payload, err := readFrame(r)
+		_, payload, err := readFrame(r, MaxFrame)
 		if err != nil {
 			return
 		}

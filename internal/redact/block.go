@@ -10,6 +10,7 @@ const (
 	maxLabel = 64       // bytes between a mark and its closing dashes
 	maxBlock = 64 << 10 // bytes of an open block that are held back
 	slack    = 256      // bytes after the last certain piece of key within which its END may stand
+	headers  = 8 << 10  // bytes before the first certain piece: armour headers may be many (RFC 4880, section 6.2)
 	longRun  = 32       // base64 characters that are key wherever they stand in a block
 	freshRun = 16       // the same at the beginning of a line
 )
@@ -129,7 +130,7 @@ var armour = func() (set [256]bool) {
 func (k *block) body(b []byte, final bool, add func(span)) bool {
 	for ; k.pos < len(b); k.pos++ {
 		k.split(add)
-		if k.pos-k.good > slack {
+		if k.pos-k.good > k.reach() {
 			k.cut(add)
 			return true
 		}
@@ -152,6 +153,14 @@ func (k *block) body(b []byte, final bool, add func(span)) bool {
 	k.endRun(b, '\n')
 	k.cut(add)
 	return true
+}
+
+// reach is how far from what is certainly key the block may go on.
+func (k *block) reach() int {
+	if k.sure {
+		return slack
+	}
+	return headers
 }
 
 // word takes one character of base64.

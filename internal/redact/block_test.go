@@ -166,3 +166,14 @@ func TestBlockHoldsSecret(t *testing.T) {
 	check(t, table, "-----BEGIN PRIVATE KEY-----\n"+rep("L", 64)+"\n-----END PRIVATE KEY-----.", "[REDACTED_PEM_1].")
 	check(t, table, inner+"-----BEGIN PRIVATE KEY-----"+inner, "[REDACTED_K_1][REDACTED_PRIVATE_KEY_2]")
 }
+
+// TestBlockWithManyHeaders: OpenPGP armour may carry header lines for longer than a key's END may be away.
+func TestBlockWithManyHeaders(t *testing.T) {
+	headers := strings.Repeat("Comment: exported by a tool that likes to talk about itself at length\n", 12)
+	body := strings.Repeat("lQVYBGUexampleKEYmaterial0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabc\n", 8)
+	text := "-----BEGIN PGP PRIVATE KEY BLOCK-----\n" + headers + "\n" + body + "=abcd\n-----END PGP PRIVATE KEY BLOCK-----\nafter\n"
+	got, n := NewTable().Text(text)
+	if n != 1 || strings.Contains(got, "lQVYBG") || !strings.HasSuffix(got, "\nafter\n") {
+		t.Errorf("%d found:\n%s", n, got)
+	}
+}

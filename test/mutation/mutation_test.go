@@ -63,7 +63,7 @@ var mutations = []struct {
 	{"a caller that goes away ends its call", "internal/gateway/serve.go",
 		"		conn.ReadFrame()\n		cancel()\n", "		conn.ReadFrame()\n", "./internal/gateway"},
 	{"a socket others could replace is refused", "internal/peer/peer.go",
-		"	if err := ownDir(filepath.Dir(path)); err != nil {", "	if err := ownDir(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
+		"	if err := Owned(filepath.Dir(path)); err != nil {", "	if err := Owned(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
 }
 
 // TestTableIsDocumented holds the table in docs/threat-model.md against this one.

@@ -28,6 +28,8 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 		return 0, call(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0)
 	case Caps:
 		return 0, caps()
+	case Filter:
+		return 0, filter(s.N)
 	case Descriptors:
 		syscall.CloseOnExec(Socket)
 		return 0, call(sysCloseRange, Socket+1, 1<<32-1, 0)
@@ -64,6 +66,16 @@ func start(s Step) (int, syscall.Errno) {
 		syscall.Close(fd)
 	}
 	return pid, 0
+}
+
+// filter installs a seccomp program on this thread, which the tool inherits (seccomp(2)).
+func filter(program []uint64) syscall.Errno {
+	const setSeccomp, modeFilter = 22, 2 // PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+	prog := struct {
+		n    uint16
+		code unsafe.Pointer
+	}{uint16(len(program)), unsafe.Pointer(unsafe.SliceData(program))}
+	return call(syscall.SYS_PRCTL, setSeccomp, modeFilter, uintptr(unsafe.Pointer(&prog)))
 }
 
 // holdData bounds the tool's private writable memory. PID 1 could not live under that bound itself.

@@ -58,6 +58,7 @@ const (
 	Descriptors       // none above Socket; Socket does not survive exec
 	Umask             // N: mask
 	Chdir             // S: directory
+	Filter            // N: the instructions of a seccomp program
 	Exec              // N: number of arguments, bytes of memory; S: file, arguments, environment
 	Done              // ends the cage without having started anything
 )

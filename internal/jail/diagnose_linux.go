@@ -1,0 +1,137 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// Diagnose builds cages and says of each layer whether it holds. The first cage is built around nothing
+// and tells which step fails; when none does, two small programs look around in cages with a
+// /proc, and what they see is held against what the layer promises. It takes some 30 ms.
+func (j *Jail) Diagnose(ctx context.Context) []Layer {
+	r, err := j.empty()
+	if err != nil {
+		return []Layer{{Name: "dev-private", How: "looked at the host's devices", Err: err}}
+	}
+	layers, whole := r.attempt(ctx)
+	if !whole {
+		return layers
+	}
+	return j.observe(ctx, layers)
+}
+
+// empty is the run of a cage that holds nothing, as Probe builds it.
+func (j *Jail) empty() (*run, error) {
+	l := newLayout()
+	l.merged()
+	if err := l.devices(); err != nil {
+		return nil, err
+	}
+	r := &run{jail: j, plan: compose(l, j.root, bailey.Limits{}, homeDir, ownCeiling), timeout: probeTime}
+	r.plan.add("", inside.Done, nil)
+	return r, nil
+}
+
+// errUnreached marks a layer whose turn did not come.
+var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up", Hint: "cure that one first"}
+
+// attempt builds the cage and sorts its layers into those that were set up, the one that was not, and
+// those that were not reached.
+func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
+	e, err := r.build(ctx)
+	switch {
+	case err != nil: // there was no PID 1
+		return r.sorted(-1, "", err), false
+	case e.started:
+		return r.sorted(len(r.plan.steps), "", nil), true
+	}
+	_, err = r.judge(ctx, e)
+	if e.failed && e.step < len(r.plan.steps) {
+		return r.sorted(e.step, r.plan.steps[e.step].layer, err), false
+	}
+	return r.sorted(0, "pidns", err), false
+}
+
+// build has a PID 1 of its own carry the plan out, without a tool's streams or places.
+func (r *run) build(ctx context.Context) (ending, error) {
+	message, err := letter(r.plan.wire())
+	if err != nil {
+		return ending{}, err
+	}
+	p, err := openPipes(bailey.Streams{})
+	if err != nil {
+		return ending{}, err
+	}
+	p.pump(bailey.Streams{})
+	defer p.finish()
+	defer closeAll(p.inner[:])
+	c, err := r.jail.spawn()
+	if err != nil {
+		return ending{}, err
+	}
+	return c.follow(ctx, message, p.inner[:], r.timeout), nil
+}
+
+// sorted says what is known when the plan came as far as step reached, which failed for err. A layer
+// stands once all its steps were done. Before the first step the clone failed, all of it.
+func (r *run) sorted(reached int, failed string, err error) []Layer {
+	last := map[string]int{}
+	for i, s := range r.plan.steps {
+		last[s.layer] = i
+	}
+	var layers []Layer
+	for _, name := range r.plan.layers() {
+		l := Layer{Name: name, How: "set up in a cage around nothing"}
+		at, hasStep := last[name]
+		switch {
+		case name == failed || reached < 0 && slices.Contains(cloneLayers, name):
+			l.Err = err
+		case reached < 0 || hasStep && at >= reached:
+			l.Err = errUnreached
+		}
+		layers = append(layers, l)
+	}
+	return layers
+}
+
+// observe runs readlink and cat in cages with a /proc and compares what they saw with the promise.
+func (j *Jail) observe(ctx context.Context, layers []Layer) []Layer {
+	namespaces, _, err := j.sees(ctx, "readlink", namespaceFiles()...)
+	if err == nil {
+		var text string
+		var cage bailey.Cage
+		if text, cage, err = j.sees(ctx, "cat", lookedAt...); err == nil {
+			for _, name := range cage.Layers {
+				if !slices.ContainsFunc(layers, func(l Layer) bool { return l.Name == name }) {
+					layers = append(layers, Layer{Name: name, How: "set up in a cage around cat"})
+				}
+			}
+			return compare(layers, seen{ours: ownNamespaces(), theirs: namespaces, text: text})
+		}
+	}
+	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
+}
+
+// sees returns what a program wrote on stdout in a cage with a /proc.
+func (j *Jail) sees(ctx context.Context, command string, args ...string) (string, bailey.Cage, error) {
+	planned, err := j.Plan(ctx, bailey.Job{Command: command, Args: args, NeedsProc: true, Timeout: probeTime})
+	if err != nil {
+		return "", bailey.Cage{}, err
+	}
+	defer planned.Close()
+	var out, complaint bytes.Buffer
+	exit, err := planned.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &complaint})
+	if err == nil && exit.Code != 0 {
+		err = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s ended in its cage with exit code %d", command, exit.Code),
+			Err: errors.New(clipped(complaint.String()))}
+	}
+	return out.String(), planned.Cage(), err
+}
+
+func clipped(s string) string { return s[:min(len(s), 200)] }

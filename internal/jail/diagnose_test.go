@@ -1,0 +1,177 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// TestDiagnoseHeld: on a host that can build cages every layer of a call's plan is held.
+func TestDiagnoseHeld(t *testing.T) {
+	j := newJail(t, Config{})
+	var names []string
+	for _, l := range j.Diagnose(t.Context()) {
+		names = append(names, l.Name)
+		if l.Err != nil || l.How == "" {
+			t.Errorf("%s: %s: %v", l.Name, l.How, l.Err)
+		}
+	}
+	planned, err := j.Plan(t.Context(), bailey.Job{Command: probe, NeedsProc: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planned.Close()
+	for _, want := range planned.Cage().Layers {
+		if !slices.Contains(names, want) {
+			t.Errorf("layer %s of a call's cage is not among %v", want, names)
+		}
+	}
+}
+
+// TestDiagnoseNamesTheStep breaks each step in turn: its layer is to blame, what was done before it
+// holds, and nothing after it counts as held.
+func TestDiagnoseNamesTheStep(t *testing.T) {
+	j := newJail(t, Config{})
+	whole, err := j.empty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range whole.plan.steps {
+		broken := &plan{steps: slices.Clone(whole.plan.steps)}
+		broken.steps[i].Op = 31 // no operation
+		layers, ok := (&run{jail: j, plan: broken, timeout: probeTime}).attempt(t.Context())
+		if ok {
+			t.Errorf("without step %d, %s: whole", i, s.text())
+		}
+		for _, l := range layers {
+			done := !slices.ContainsFunc(broken.steps[i:], func(s step) bool { return s.layer == l.Name })
+			blamed := l.Err != nil && !errors.Is(l.Err, errUnreached)
+			if (l.Err == nil) != done || blamed != (l.Name == s.layer) {
+				t.Errorf("without step %d of %q: layer %s: %v", i, s.layer, l.Name, l.Err)
+			}
+		}
+	}
+}
+
+func TestDiagnoseNoUserNamespaces(t *testing.T) {
+	if lesser(t, "no user namespaces", unix.CAP_SYS_RESOURCE) {
+		return
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	j, err := New(Config{OwnTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range j.Diagnose(t.Context()) {
+		if l.Err == nil {
+			t.Errorf("%s is held", l.Name)
+		}
+		if l.Name == "userns" {
+			wants(t, l.Err, "userns", "user.max_user_namespaces")
+		}
+	}
+}
+
+func TestDiagnoseMaskedProc(t *testing.T) {
+	if lesser(t, "masked proc", unix.CAP_SYS_ADMIN) {
+		return
+	}
+	if err := unix.Mount("tmpfs", "/proc/irq", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	j, err := New(Config{OwnTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range j.Diagnose(t.Context()) {
+		if (l.Err != nil) != (l.Name == "proc-private") {
+			t.Errorf("%s: %v", l.Name, l.Err)
+		}
+		if l.Err != nil {
+			wants(t, l.Err, "proc-private", "systempaths=unconfined")
+		}
+	}
+}
+
+const (
+	goodStatus = "Name:\tcat\nNSpid:\t2\nNSsid:\t2\nCapInh:\t0000\nCapPrm:\t0000\nCapEff:\t0000\nCapBnd:\t0000\nCapAmb:\t0000\nNoNewPrivs:\t1\nSeccomp:\t2\n"
+	goodLimits = "Limit Soft Limit Hard Limit Units\nMax cpu time unlimited unlimited seconds\nMax core file size   0   0   bytes\n"
+	goodMounts = "1 0 0:1 / / ro,nosuid - tmpfs tmpfs rw\n2 1 0:2 / /tmp rw,nosuid,nodev,noexec - tmpfs tmpfs rw\n"
+	goodNet    = "Inter-|   Receive\n face |bytes\n    lo:       0\n"
+	goodSpaces = "user:[1]\nmnt:[1]\npid:[1]\nnet:[1]\nipc:[1]\nuts:[1]\ncgroup:[1]\n"
+)
+
+// promised are layers that can be seen from inside.
+func promised() (layers []Layer) {
+	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "caps-none", "no-new-privs",
+		"sockets-none", "session", "rlimits", "root-readonly", "tmp-private"} {
+		layers = append(layers, Layer{Name: name})
+	}
+	return layers
+}
+
+// TestCompare: each layer is missed when what shows it is changed, and no other.
+func TestCompare(t *testing.T) {
+	good := goodStatus + goodLimits + goodMounts + goodNet
+	for name, c := range map[string]struct{ from, to, blamed string }{
+		"good":         {"", "", ""},
+		"capability":   {"CapBnd:\t0000", "CapBnd:\t0001", "caps-none"},
+		"no set":       {"CapAmb:\t0000\n", "", "caps-none"},
+		"new privs":    {"NoNewPrivs:\t1", "NoNewPrivs:\t0", "no-new-privs"},
+		"no filter":    {"Seccomp:\t2", "Seccomp:\t0", "sockets-none"},
+		"session":      {"NSsid:\t2", "NSsid:\t0", "session"},
+		"core dumps":   {"size   0   0", "size   0   unlimited", "rlimits"},
+		"writable":     {"/ / ro", "/ / rw", "root-readonly"},
+		"mounted over": {"2 1 0:2 / /tmp", "3 1 0:3 / / rw - tmpfs x rw\n2 1 0:2 / /tmp", "root-readonly"},
+		"executable":   {",noexec", "", "tmp-private"},
+		"a network":    {"    lo:", "  eth0: 1\n    lo:", "netns"},
+		"no table":     {goodNet, "", "netns"},
+	} {
+		text := good
+		if c.from != "" {
+			text = strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("%s changes nothing", name)
+			}
+		}
+		var blamed []string
+		for _, l := range compare(promised(), seen{ours: strings.ReplaceAll(goodSpaces, "1", "2"), theirs: goodSpaces, text: text}) {
+			if l.Err != nil {
+				blamed = append(blamed, l.Name)
+			}
+		}
+		if got := strings.Join(blamed, " "); got != c.blamed {
+			t.Errorf("%s: %q is blamed, want %q", name, got, c.blamed)
+		}
+	}
+	for _, theirs := range []string{"", goodSpaces, "user:[1]\n", "\n\n\n\n\n\n\n"} {
+		for _, l := range compare(promised(), seen{ours: goodSpaces, theirs: theirs, text: good}) {
+			if l.Err == nil && strings.HasSuffix(l.Name, "ns") {
+				t.Errorf("%s is held by %q", l.Name, theirs)
+			}
+		}
+	}
+}
+
+// FuzzCompare: what a program in a cage prints is across the trust line.
+func FuzzCompare(f *testing.F) {
+	f.Add(goodSpaces, goodStatus+goodLimits+goodMounts+goodNet)
+	f.Add("\n", "Max\nCapInh:\nInter-|:\n- - - - / - - - - -")
+	f.Fuzz(func(t *testing.T, theirs, text string) {
+		for _, l := range compare(promised(), seen{ours: "", theirs: theirs, text: text}) {
+			if strings.HasSuffix(l.Name, "ns") && l.Err == nil {
+				t.Errorf("%s is held though our own is unknown", l.Name)
+			}
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// kinds are the namespaces by their names in /proc/self/ns (namespaces(7)), with their layers.
+var kinds = [...]struct{ file, layer string }{
+	{"user", "userns"}, {"mnt", "mountns"}, {"pid", "pidns"}, {"net", "netns"}, {"ipc", "ipcns"}, {"uts", "utsns"}, {"cgroup", "cgroupns"},
+}
+
+// lookedAt are the files whose text tells the rest (proc_pid_status(5), proc_pid_mountinfo(5)).
+var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/net/dev"}
+
+func namespaceFiles() []string {
+	var files []string
+	for _, k := range kinds {
+		files = append(files, "/proc/self/ns/"+k.file)
+	}
+	return files
+}
+
+// ownNamespaces is what readlink would say out here; a line is empty where the kernel does not say.
+func ownNamespaces() string {
+	var b strings.Builder
+	for _, file := range namespaceFiles() {
+		text, _ := os.Readlink(file)
+		b.WriteString(text + "\n")
+	}
+	return b.String()
+}
+
+// seen is what programs saw of a cage from inside.
+type seen struct {
+	ours, theirs string // namespaces, one a line, in the order of kinds
+	text         string // of lookedAt, joined
+}
+
+// compare holds each layer against what was seen. What contradicts a layer is an error, and so is a sight that
+// does not come: nothing counts as held because nobody could look.
+func compare(layers []Layer, s seen) []Layer {
+	ours, theirs := strings.Split(s.ours, "\n"), strings.Split(s.theirs, "\n")
+	look := func(name, how string, ok bool) {
+		i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name })
+		if i < 0 {
+			return // not promised
+		}
+		layers[i].How = "seen from inside: " + how
+		if !ok && layers[i].Err == nil {
+			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Message: "layer " + name + " was set up and cannot be seen from inside (" + how + ")",
+				Hint: "run no calls on this host and report it: see SECURITY.md"}
+		}
+	}
+	for i, k := range kinds {
+		apart := i < len(ours) && i < len(theirs) && ours[i] != "" && theirs[i] != "" && ours[i] != theirs[i]
+		look(k.layer, "a namespace of its own", apart)
+	}
+	status := fields(s.text)
+	look("caps-none", "no capability in any set", zeroes(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
+	look("no-new-privs", "NoNewPrivs is 1", last(status["NoNewPrivs:"]) == "1")
+	look("sockets-none", "a filter on system calls", last(status["Seccomp:"]) == "2")
+	look("session", "leads a session of its own", last(status["NSsid:"]) != "" && last(status["NSsid:"]) == last(status["NSpid:"]))
+	look("rlimits", "no core dumps", strings.Join(status["Max"], " ") == "core file size 0 0 bytes")
+	root, tmp := mount(s.text, "/"), mount(s.text, tmpDir)
+	look("root-readonly", "the root is read-only", slices.Contains(root, "ro"))
+	look("tmp-private", "/tmp is its own, noexec", slices.Contains(tmp, "noexec") && slices.Contains(tmp, "nodev"))
+	if up := interfaces(s.text); !slices.Equal(up, []string{"lo"}) {
+		look("netns", fmt.Sprintf("interfaces %v", up), false)
+	}
+	return layers
+}
+
+// fields are the lines of a text by their first word. Of the limits only that on core files is kept.
+func fields(text string) map[string][]string {
+	m := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if w := strings.Fields(line); len(w) > 1 && (w[0] != "Max" || w[1] == "core") && m[w[0]] == nil {
+			m[w[0]] = w[1:]
+		}
+	}
+	return m
+}
+
+func last(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}
+
+func zeroes(status map[string][]string, names ...string) bool {
+	for _, name := range names {
+		if v := last(status[name]); v == "" || strings.Trim(v, "0") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// mount returns the options of the topmost mount at a path: the sixth field of a line of mountinfo, the fifth
+// being the path.
+func mount(text, at string) (options []string) {
+	for line := range strings.Lines(text) {
+		if w := strings.Fields(line); len(w) > 9 && w[4] == at && slices.Contains(w, "-") {
+			options = strings.Split(w[5], ",")
+		}
+	}
+	return options
+}
+
+// interfaces are the first words of net/dev's table, which ends the text.
+func interfaces(text string) []string {
+	_, table, _ := strings.Cut(text, "Inter-|")
+	var names []string
+	for line := range strings.Lines(table) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}

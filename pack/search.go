@@ -1,0 +1,163 @@
+package pack
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+)
+
+// Match is a capability that a search found, and how well it fits: higher is better, and only the order means anything.
+type Match struct {
+	Capability *Capability
+	Score      float64
+}
+
+// What a word is worth by where it stands.
+const (
+	inID          = 8.0
+	inDescription = 3.0
+	inInputs      = 2.0
+	inDocs        = 1.0
+)
+
+// Bounds on a question: what comes after is not read.
+const (
+	maxAsked    = 16 // words
+	maxQuestion = 4 << 10
+)
+
+// filler are words that say nothing about what is wanted.
+const filler = " a all an and are can do for from how i in is it me my of on or some that the this to what which with "
+
+// Search returns the capabilities that fit the question, best first, equals by id; at most limit, or
+// all when limit is not positive. Every word counts where it fits best: in the id, the description,
+// the input names or the docs, wholly, as the beginning of a word, or misspelt. A word that few
+// capabilities have counts for more, and so do capabilities that have all the words.
+func (c *Catalog) Search(question string, limit int) []Match {
+	asked := askedWords(question)
+	all := c.All()
+	worth := make([][]float64, len(all)) // by capability, then word
+	having := make([]int, len(asked))
+	for i, m := range all {
+		fields := m.fields()
+		worth[i] = make([]float64, len(asked))
+		for k, word := range asked {
+			if worth[i][k] = bestIn(fields, word); worth[i][k] > 0 {
+				having[k]++
+			}
+		}
+	}
+	var found []Match
+	for i, m := range all {
+		if s := score(worth[i], having, len(all)); s > 0 {
+			found = append(found, Match{m, s})
+		}
+	}
+	sort.SliceStable(found, func(i, k int) bool { return found[i].Score > found[k].Score }) // All is sorted by id
+	if limit > 0 {
+		found = found[:min(limit, len(found))]
+	}
+	return found
+}
+
+// score adds up what the words are worth, each by its rarity (the inverse document frequency of
+// BM25), and takes off for words that are not there at all.
+func score(worth []float64, having []int, total int) float64 {
+	sum, hits := 0.0, 0
+	for k, w := range worth {
+		if w > 0 {
+			n := float64(having[k])
+			sum += w * math.Log(1+(float64(total)-n+0.5)/(n+0.5))
+			hits++
+		}
+	}
+	if hits == 0 {
+		return 0
+	}
+	return sum * float64(hits) / float64(len(worth))
+}
+
+// field is the words of one part of a manifest and what they are worth.
+type field struct {
+	words []string
+	worth float64
+}
+
+func (m *Capability) fields() []field {
+	_, action, _ := strings.Cut(string(m.ID), ".")
+	id := words(string(m.ID) + " " + m.Pack)
+	return []field{
+		{append(id, strings.Join(words(action), "")), inID}, // branch-list is asked for as branchlist too
+		{words(m.Description + " " + strings.Join(m.spec.ArgvPattern, " ")), inDescription},
+		{words(strings.Join(m.InputNames(), " ")), inInputs},
+		{words(m.Docs), inDocs},
+	}
+}
+
+// InputNames returns the names of the inputs, sorted.
+func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
+
+func bestIn(fields []field, word string) float64 {
+	best := 0.0
+	for _, f := range fields {
+		for _, w := range f.words {
+			best = max(best, f.worth*likeness(word, w))
+		}
+	}
+	return best
+}
+
+// likeness is 1 for the same word and 0 for another one. Beginnings count from two letters on,
+// endings such as a plural's from three, and misspellings from four.
+func likeness(asked, word string) float64 {
+	short, long := len(asked), len(word)
+	switch {
+	case asked == word:
+		return 1
+	case short >= 2 && strings.HasPrefix(word, asked):
+		return 0.5 + 0.4*float64(short)/float64(long)
+	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
+		return 0.7
+	case short >= 4 && long >= 4 && distance(asked, word) <= short/3:
+		return 0.4
+	}
+	return 0
+}
+
+// askedWords are the question's words without filler and repeats.
+func askedWords(question string) []string {
+	var asked []string
+	for _, w := range words(question[:min(len(question), maxQuestion)]) {
+		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.Contains(asked, w) {
+			asked = append(asked, w)
+		}
+	}
+	return asked
+}
+
+// words splits text into words of letters and digits, in lower case; "maxCount" is two. Each is bounded.
+func words(text string) []string {
+	var list []string
+	var b strings.Builder
+	flush := func() {
+		if b.Len() > 0 {
+			list = append(list, clip(b.String()))
+			b.Reset()
+		}
+	}
+	lower := false
+	for _, r := range text {
+		letter := unicode.IsLetter(r) || unicode.IsDigit(r)
+		if !letter || lower && unicode.IsUpper(r) {
+			flush()
+		}
+		if letter {
+			b.WriteRune(unicode.ToLower(r))
+		}
+		lower = unicode.IsLower(r)
+	}
+	flush()
+	return list
+}
