@@ -37,7 +37,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors
-	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact"}, outside: []string{"golang.org/x/sys"}},
+	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/gate", "internal/gateway",

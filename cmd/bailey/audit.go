@@ -31,7 +31,7 @@ pass the gate is not in it.`,
 			if err != nil {
 				return err
 			}
-			return a.verdict(report)
+			return a.verdict(dir, report)
 		},
 	})
 	return cmd
@@ -45,7 +45,7 @@ func ledgerDir(args []string) (string, error) {
 	return home.Ledger(), err
 }
 
-func (a *app) verdict(r audit.Report) error {
+func (a *app) verdict(dir string, r audit.Report) error {
 	switch {
 	case a.json:
 		if err := a.print(r); err != nil {
@@ -53,6 +53,8 @@ func (a *app) verdict(r audit.Report) error {
 		}
 	case r.OK:
 		fmt.Fprintf(a.stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
+	case r.FirstBad.Reason == audit.Empty:
+		a.say(string(bailey.NotFound), "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere")
 	default:
 		a.say(string(bailey.Invalid), r.FirstBad.Error(), "keep the file as it is and compare it with a copy; a gateway will not append to it")
 	}

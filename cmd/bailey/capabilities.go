@@ -44,7 +44,7 @@ type capabilityList struct {
 
 func (a *app) capabilitiesVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "capabilities", Short: "What can be asked for"}
-	cmd.AddCommand(
+	cmd.AddCommand(a.searchVerb(),
 		&cobra.Command{
 			Use: "list", Short: "List the capabilities", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {

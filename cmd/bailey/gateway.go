@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -14,11 +16,12 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 )
 
 // gatewayVerb runs the gateway in the foreground. Clients start it in the background by themselves.
 func (a *app) gatewayVerb() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "gateway", Short: "Run the gateway in the foreground", Args: cobra.NoArgs,
 		Long: "Run the gateway of $BAILEY_HOME in the foreground. There is no need to: the first call starts one,\nwhich ends after ten idle minutes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,11 +36,46 @@ func (a *app) gatewayVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if why, err := ledger.Durability(home.Ledger()); err != nil || why != "" {
+				log.Warn("a crash of the machine may lose receipts", "why", why, "err", err)
+			}
 			err = s.serve(cmd.Context())
-			if errors.Is(err, gateway.ErrIdle) || errors.Is(err, gateway.ErrReplaced) {
+			if err == nil {
+				err = context.Cause(cmd.Context())
+			}
+			if errors.Is(err, context.Canceled) { // every end that is none of its own faults
 				log.Info("the gateway ends", "why", err)
 				return nil
 			}
+			return err
+		},
+	}
+	cmd.AddCommand(a.gatewayStopVerb())
+	return cmd
+}
+
+func (a *app) gatewayStopVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "stop", Short: "End the running gateway and wait until it is gone", Args: cobra.NoArgs,
+		Long: `End the gateway of $BAILEY_HOME, of whatever version it is, and wait until it is gone. Open calls are
+killed and get their outcomes. The next call starts a new gateway: after an update, the new version.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			stopped, err := c.Stop(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(map[string]bool{"ok": true, "stopped": stopped})
+			}
+			word := "no gateway was running"
+			if stopped {
+				word = "the gateway has ended"
+			}
+			_, err = fmt.Fprintln(a.stdout, word)
 			return err
 		},
 	}

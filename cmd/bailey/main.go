@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,16 +38,48 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	os.Exit(run(ctx, stop, os.Args[1:]))
+}
+
+// signalled is why a verb ended that a signal ended; its exit code is what a shell would say, 128+n.
+type signalled struct{ number syscall.Signal }
+
+func (s signalled) Error() string        { return "ended by a signal (" + s.number.String() + ")" }
+func (s signalled) Is(target error) bool { return target == context.Canceled }
+
+// untilSignal is a context that ends with the first of these signals and has it as its cause. One that
+// was ignored when the program started stays so: nohup(1).
+func untilSignal(ctx context.Context, signals ...syscall.Signal) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	came := make(chan os.Signal, 1)
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(came, s)
+		}
+	}
+	go func() {
+		select {
+		case s := <-came:
+			n, _ := s.(syscall.Signal)
+			cancel(signalled{n})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(came); cancel(nil) }
 }
 
 func run(ctx context.Context, stop func(), args []string) int {
 	defer stop()
-	app := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	out := &sink{w: os.Stdout}
+	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr}
 	root := app.root()
 	root.SetArgs(args)
+	app.json = slices.Contains(args, "--json") // also where the words around it cannot be read
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: out.err}
+	}
 	var code exit
 	switch {
 	case err == nil:
@@ -54,8 +87,29 @@ func run(ctx context.Context, stop func(), args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	app.complain(err)
+	switch signalCode(err) {
+	case 0:
+		err = worded(err)
+		app.complain(err)
+	case 128 + int(syscall.SIGPIPE): // nobody would read it
+	default:
+		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey receipts list shows what became of an open call"})
+	}
 	return codeOf(err)
+}
+
+// signalCode is the exit code of a program that a signal ended, 0 for every other error.
+func signalCode(err error) int {
+	var s signalled
+	switch {
+	case errors.Is(err, gateway.ErrUnreachable):
+		return 0
+	case errors.As(err, &s):
+		return 128 + int(s.number)
+	case errors.Is(err, syscall.EPIPE):
+		return 128 + int(syscall.SIGPIPE)
+	}
+	return 0
 }
 
 // app is what the verbs share.
@@ -78,7 +132,8 @@ func (a *app) root() *cobra.Command {
 		return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.benchVerb(), a.gatewayVerb())
+		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.statusVerb(), a.doctorVerb())
+	groups(root)
 	return root
 }
 
@@ -124,19 +179,19 @@ func (a *app) complain(err error) {
 }
 
 func (a *app) say(what, why, hint string) {
-	fmt.Fprintf(a.stderr, "bailey: %s: %s\n", what, why)
+	fmt.Fprintf(a.stderr, "bailey: %s: %s\n", what, shown(why))
 	if hint != "" {
-		fmt.Fprintf(a.stderr, "  %s\n", hint)
+		fmt.Fprintf(a.stderr, "  %s\n", shown(hint))
 	}
 }
 
 // codeOf maps an error that is not a call's result to an exit code.
 func codeOf(err error) int {
-	switch {
+	switch code := signalCode(err); {
+	case code != 0:
+		return code
 	case errors.Is(err, gateway.ErrUnreachable):
 		return exitUnreachable
-	case errors.Is(err, context.Canceled):
-		return 128 + int(syscall.SIGINT)
 	case errors.Is(err, bailey.Invalid):
 		return exitInput
 	case bailey.KindOf(err) == bailey.Internal && isUsage(err):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -61,9 +62,12 @@ func (a *app) receiptsVerb() *cobra.Command {
 			return look(cmd.Context(), a, q, func(l receiptList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, r := range l.Receipts {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, r.Capability, r.Outcome, r.Rule)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(cmp.Or(r.Rule, r.Reason)))
 				}
 				w.Flush()
+				if len(l.Receipts) == 0 {
+					fmt.Fprintln(a.stderr, "bailey: no receipts yet")
+				}
 			})
 		},
 	}

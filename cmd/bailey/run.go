@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ func (a *app) runVerb() *cobra.Command {
 		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
 
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
-126 no such capability, 127 the gateway is not reachable.`,
+126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.`,
 		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
 		Args:    oneArg("a capability, as in: bailey run git.status -i repo=."),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +38,9 @@ Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
 			if !a.json {
 				stdout, stderr = a.stdout, a.stderr
 			}
-			reply, err := c.Call(cmd.Context(), call, stdout, stderr)
+			ctx, stop := untilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
+			defer stop()
+			reply, err := c.Call(ctx, call, stdout, stderr)
 			if err != nil {
 				return err
 			}
@@ -81,7 +84,7 @@ func (a *app) report(r gateway.Reply) error {
 			fmt.Fprintf(a.stderr, "  receipt %s\n", r.ReceiptID)
 		}
 	}
-	if r.Result.Truncated && !a.json {
+	if r.Result != nil && r.Result.Truncated && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
 	}
 	if code := replyCode(r); code != exitOK {

@@ -11,9 +11,10 @@ func (a *app) serveVerb() *cobra.Command {
 		Use: "serve", Short: "Serve MCP over stdin and stdout, for agents",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
-The directory it is started in is the session's workspace. For Claude Code:
+Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
+For Claude Code:
 
-  claude mcp add bailey -- bailey serve`,
+  bailey init --claude-code`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()

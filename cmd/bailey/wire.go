@@ -37,11 +37,17 @@ type stack struct {
 	gateway *gateway.Gateway
 	unlock  func()
 	log     *slog.Logger
+
+	home       gateway.Home
+	workspaces *gateway.Workspaces
+	desk       *desk
+	live       gateway.Live
+	since      time.Time
 }
 
 // build wires a gateway for home and opens its socket last: a client that connects is served.
 func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, err error) {
-	s = &stack{log: log}
+	s = &stack{log: log, home: home, since: time.Now()}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -53,13 +59,15 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.unlock, err = home.Own(); err != nil {
 		return s, err
 	}
-	workspaces, err := s.spine(home, nil)
-	if err != nil {
+	if s.workspaces, err = s.spine(home, nil); err != nil {
+		return s, err
+	}
+	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, log); err != nil {
 		return s, err
 	}
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.gate, Workspaces: workspaces, Note: s.ledger.Note, Log: log,
-		Looks: s.looks(), MCP: s.mcp,
+		Home: home, Gate: s.gate, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
+		Looks: s.looks(), Acts: s.desk.acts(), MCP: s.mcp, Live: &s.live,
 	})
 	if err != nil {
 		return s, err
@@ -92,7 +100,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.ledger, Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
+		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
 		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: gateway.NewRedaction(),
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.cages},
 		Host:    host, Log: s.log, Observe: observe,
@@ -199,6 +207,9 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
 		"explain":  s.explain,
+		"settings": s.desk.state, "configuration": s.desk.configuration,
+		"search": s.search,
+		"status": s.status,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"bailey"
@@ -20,14 +21,17 @@ import (
 type Client struct {
 	Home Home
 	// Start runs a gateway for the home in the background: it writes "ready" or its complaint to the
-	// descriptor it is given, and closes it.
+	// descriptor it is given, and closes it. Nil: none is started, and nothing is made.
 	Start func(h Home, ready *os.File) (*exec.Cmd, error)
 	// Progress hears why the client waits. Nil: nobody.
 	Progress func(string)
 }
 
-// startPatience bounds how long a client waits for a gateway that verifies its ledger.
-const startPatience = 2 * time.Minute
+// A client waits so long for a gateway that verifies its ledger, and says so after a while.
+const (
+	startPatience = 2 * time.Minute
+	slowStart     = 2 * time.Second
+)
 
 // dial connects; the first client starts the gateway.
 func (c *Client) dial(ctx context.Context) (*peer.Conn, error) {
@@ -35,24 +39,145 @@ func (c *Client) dial(ctx context.Context) (*peer.Conn, error) {
 	if err == nil || errors.Is(err, bailey.Denied) {
 		return conn, err
 	}
+	if c.Start == nil {
+		return nil, unreachable(err)
+	}
 	if err := c.Home.Create(); err != nil {
 		return nil, unreachable(err)
 	}
-	unlock, err := lockFile(c.Home.StartLock(), true)
-	if err != nil {
-		return nil, unreachable(err)
+	conn, err = c.begin(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, unreachable(c.unwritten(err))
+}
+
+// begin starts a gateway, or joins the one that somebody starts meanwhile. Whoever holds the start lock
+// waits for a gateway that is ending: it holds the home until its calls have their outcomes.
+func (c *Client) begin(ctx context.Context) (*peer.Conn, error) {
+	conn, unlock, err := c.turn(ctx, c.Home.StartLock(), "waiting for the gateway that another client starts")
+	if err != nil || conn != nil {
+		return conn, err
 	}
 	defer unlock()
-	if conn, err := peer.Dial(c.Home.Socket()); err == nil {
-		return conn, nil // somebody else started it meanwhile
+	conn, free, err := c.turn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or ending")
+	if err != nil || conn != nil {
+		return conn, err
 	}
+	free()
 	if err := c.start(ctx); err != nil {
-		return nil, unreachable(err)
+		return nil, err
 	}
-	if conn, err = peer.Dial(c.Home.Socket()); err != nil {
-		return nil, unreachable(err)
+	return peer.Dial(c.Home.Socket())
+}
+
+// turn waits until a gateway answers or the lock is ours, whichever comes first.
+func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, unlock func(), err error) {
+	err = c.until(ctx, why, func() (bool, error) {
+		var err error
+		if conn, err = peer.Dial(c.Home.Socket()); err == nil {
+			return true, nil
+		}
+		conn = nil
+		if unlock, err = lockFile(lock, false); errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		}
+		return true, err
+	})
+	return conn, unlock, err
+}
+
+// until asks again and again, and tells why it waits when that takes long.
+func (c *Client) until(ctx context.Context, why string, try func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	slow, patience := time.After(slowStart), time.After(startPatience)
+	for {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-slow:
+			c.say(why)
+		case <-patience:
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s is held, and no gateway answers within %v", c.Home, startPatience),
+				Hint: "see " + c.Home.LogFile() + "; bailey gateway stop ends the gateway"}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return conn, nil
+}
+
+func (c *Client) say(why string) {
+	if c.Progress != nil {
+		c.Progress(why)
+	}
+}
+
+// unwritten gives an error of the home's own files its cure.
+func (c *Client) unwritten(err error) error {
+	var path *os.PathError
+	if bailey.HintOf(err) != "" || !errors.As(err, &path) {
+		return err
+	}
+	hint := "set BAILEY_HOME to a directory that you own and may write"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		hint = "free some space, or raise the quota, where the home is, then call again"
+	case errors.Is(err, syscall.EROFS):
+		hint = "mount it read-write, or set BAILEY_HOME to a directory that you may write"
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be written", c.Home), Hint: hint, Err: err}
+}
+
+// Stop ends the home's gateway, of whatever version it is, and returns when it is gone: its calls have their outcomes and
+// its ledger is closed. It reports false when there was none.
+func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
+	conn, err := peer.Dial(c.Home.Socket())
+	switch {
+	case errors.Is(err, bailey.Denied):
+		return false, err
+	case err == nil:
+		defer conn.Close()
+		if err := askToStop(conn); err != nil {
+			return false, err
+		}
+		stopped = true
+	}
+	err = c.until(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
+		free, err := lockFile(c.Home.Lock(), false)
+		switch {
+		case err == nil:
+			free()
+			return true, nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case !stopped: // no home, or none that was ever written: no gateway
+			return true, nil
+		}
+		return true, c.unwritten(err)
+	})
+	return stopped, err
+}
+
+// askToStop returns nil when the gateway agreed or is gone.
+func askToStop(conn *peer.Conn) error {
+	if err := conn.WriteJSON(frameQuery, Query{Protocol: Protocol, Verb: stopVerb, Dir: "/"}); err != nil {
+		return nil
+	}
+	kind, b, err := conn.ReadFrame()
+	if err != nil || kind != frameError {
+		return nil
+	}
+	var f failure
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	return f.err()
 }
 
 func (c *Client) start(ctx context.Context) error {
@@ -72,24 +197,23 @@ func (c *Client) start(ctx context.Context) error {
 		line, _ := bufio.NewReader(io.LimitReader(r, 64<<10)).ReadString('\x00')
 		said <- strings.TrimRight(line, "\x00\n")
 	}()
-	slow, patience := time.After(2*time.Second), time.After(startPatience)
+	slow, patience := time.After(slowStart), time.After(startPatience)
 	for {
 		select {
 		case line := <-said:
-			return startAnswer(line)
+			return c.startAnswer(line)
 		case <-slow:
-			if c.Progress != nil {
-				c.Progress("starting the gateway; it verifies its ledger first")
-			}
+			c.say("starting the gateway; it verifies its ledger first")
 		case <-patience:
-			return fmt.Errorf("no word from the gateway within %v; see %s", startPatience, c.Home.LogFile())
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no word from the gateway within %v", startPatience),
+				Hint: "it may still be verifying a long ledger: see " + c.Home.LogFile()}
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }
 
-func startAnswer(line string) error {
+func (c *Client) startAnswer(line string) error {
 	if line == "ready" {
 		return nil
 	}
@@ -97,7 +221,7 @@ func startAnswer(line string) error {
 	if json.Unmarshal([]byte(line), &f) == nil && f.Message != "" {
 		return f.err()
 	}
-	return errors.New("the gateway ended while it started")
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended while it started", Hint: "see " + c.Home.LogFile()}
 }
 
 func unreachable(err error) error {
@@ -109,30 +233,39 @@ type cutOff struct{ error }
 
 func (c cutOff) Unwrap() []error { return []error{ErrUnreachable, c.error} }
 
-// open connects and sends a query; the connection closes when ctx ends.
-func (c *Client) open(ctx context.Context, q Query) (*peer.Conn, func(), error) {
-	conn, err := c.dial(ctx)
+// open connects and sends a query; the connection closes when ctx ends, unless keep is called before.
+func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func() bool, done func(), err error) {
+	conn, err = c.dial(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	done := func() { stop(); conn.Close() }
+	keep = context.AfterFunc(ctx, func() { conn.Close() })
+	done = func() { keep(); conn.Close() }
 	q.Protocol = Protocol
 	if q.Dir, err = os.Getwd(); err != nil {
 		done()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if err := conn.WriteJSON(frameQuery, q); err != nil {
+	b, err := json.Marshal(q)
+	if err == nil && len(b) > maxQuery {
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the inputs are %d bytes, a call takes %d", len(b), maxQuery),
+			Hint: "pass less, or name a file"}
+	}
+	if err != nil {
 		done()
-		return nil, nil, lost(ctx, err)
+		return nil, nil, nil, err
 	}
-	return conn, done, nil
+	if err := conn.WriteFrame(frameQuery, b); err != nil {
+		done()
+		return nil, nil, nil, lost(ctx, err)
+	}
+	return conn, keep, done, nil
 }
 
 // lost says what is known when the gateway went away in mid-call.
 func lost(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() != nil && !errors.Is(err, syscall.EPIPE) {
+		return context.Cause(ctx) // a broken pipe was the gateway's end, whatever its signal did to ctx
 	}
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
@@ -155,7 +288,7 @@ func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Wri
 }
 
 func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
-	conn, done, err := c.open(ctx, q)
+	conn, _, done, err := c.open(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -187,9 +320,9 @@ func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer
 	}
 }
 
-// MCP opens a connection that carries MCP from here on.
+// MCP opens a connection that carries MCP from here on, and outlives ctx.
 func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
-	conn, _, err := c.open(ctx, Query{Verb: "mcp"})
+	conn, keep, _, err := c.open(ctx, Query{Verb: "mcp"})
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +338,10 @@ func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
 			return nil, err
 		}
 		return nil, f.err()
+	}
+	if keep(); ctx.Err() != nil {
+		conn.Close()
+		return nil, context.Cause(ctx)
 	}
 	return conn, nil
 }

@@ -6,6 +6,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"bailey"
@@ -31,17 +33,25 @@ type Config struct {
 	Gate       Gate
 	Workspaces *Workspaces
 	// Looks are the verbs that merely look, by name.
-	Looks map[string]func(ctx context.Context, q Query, from bailey.Call) (any, error)
+	Looks map[string]Verb
+	// Acts are the operator verbs, by name: they change something, and a query for one says by what
+	// right it comes.
+	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
 	// Note records an event durably.
 	Note func(ctx context.Context, kind string, data any) error
 	Log  *slog.Logger
+	// Live learns of sessions. Nil: nobody does.
+	Live *Live
 	// Idle is how long a gateway without a session lives. Zero: ten minutes.
 	Idle time.Duration
 	// Watch is how often it looks whether its home is still its own. Zero: two seconds.
 	Watch time.Duration
 }
+
+// Verb answers one query with what becomes JSON.
+type Verb = func(ctx context.Context, q Query, from bailey.Call) (any, error)
 
 // Gateway is the process. The locks: mu guards the idle clock, calls counts what is under way.
 type Gateway struct {
@@ -51,6 +61,7 @@ type Gateway struct {
 	person   string
 	calls    sync.WaitGroup
 	busy     atomic.Int64
+	end      atomic.Pointer[context.CancelCauseFunc] // set by Run
 	mu       sync.Mutex
 	quiet    time.Time // since when nothing is connected
 }
@@ -76,26 +87,46 @@ func Listen(c Config) (*Gateway, error) {
 	return g, err
 }
 
-// ErrIdle and ErrReplaced are why a gateway ends by itself.
+// ErrIdle, ErrReplaced and ErrStopped are why a gateway ends without a signal.
 var (
-	ErrIdle     = errors.New("nothing was connected for a while")
-	ErrReplaced = errors.New("the home or its socket is no longer this gateway's")
+	ErrIdle     error = ending("nothing was connected for a while")
+	ErrReplaced error = ending("the home or its socket is no longer this gateway's")
+	ErrStopped  error = ending("the gateway was told to end")
 )
+
+// ending is why a call is cut off: a cancellation with its reason in words, which its receipt then gives.
+type ending string
+
+const hungUp = ending("the caller went away")
+
+func (e ending) Error() string        { return string(e) }
+func (e ending) Is(target error) bool { return target == context.Canceled }
 
 // Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Open calls are
 // cancelled and waited for: each gets its outcome.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	g.end.Store(&cancel)
 	go g.watch(ctx, cancel)
 	context.AfterFunc(ctx, func() { g.listener.Close() })
 	for {
 		conn, err := g.listener.Accept()
+		if passing(err) {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
 		if err != nil {
 			cancel(err) // keeps an earlier cause
 			break
 		}
-		g.enter()
+		if g.enter() > maxConns {
+			conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Unavailable,
+				Message: fmt.Sprintf("%d calls and sessions are open", maxConns), Hint: "end some, then call again"}))
+			conn.Close()
+			g.leave()
+			continue
+		}
 		g.calls.Go(func() {
 			defer g.leave()
 			g.serve(ctx, conn)
@@ -105,10 +136,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if g.ownSocket() {
 		os.Remove(g.Home.Socket())
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+	cause := context.Cause(ctx)
+	if why := ending(""); errors.As(cause, &why) || !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return nil
+	return nil // whoever called Run knows why
 }
 
 func (g *Gateway) watch(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -136,7 +168,17 @@ func (g *Gateway) ownSocket() bool {
 	return err == nil && os.SameFile(info, g.socket)
 }
 
-func (g *Gateway) enter() { g.busy.Add(1) }
+// maxConns bounds calls and sessions at once: beyond it a caller is told, and nobody else is harmed.
+const maxConns = 256
+
+// passing tells an error of accept(2) that goes by: what is short now is there again when a call ends.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
+}
+
+// enter counts a connection and returns how many there are.
+func (g *Gateway) enter() int64 { return g.busy.Add(1) }
 
 func (g *Gateway) leave() {
 	g.mu.Lock()

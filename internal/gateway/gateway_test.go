@@ -148,7 +148,8 @@ func TestHostileQueries(t *testing.T) {
 		"other protocol":  []byte(`{"protocol":99,"verb":"ping","dir":"/"}`),
 		"relative dir":    []byte(`{"protocol":1,"verb":"ping","dir":"x"}`),
 		"call of nothing": []byte(`{"protocol":1,"verb":"call","dir":"/"}`),
-		"deep":            append(append([]byte(`{"protocol":1,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<20)...), '}'),
+		"many values":     []byte(`{"protocol":1,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
+		"deep":            append(append([]byte(`{"protocol":1,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
 	} {
 		conn, err := peer.Dial(client.Home.Socket())
 		if err != nil {
@@ -174,6 +175,73 @@ func TestHostileQueries(t *testing.T) {
 	var pong string
 	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil {
 		t.Errorf("after all that: %v", err)
+	}
+}
+
+// TestTooManyConnections: beyond the bound a caller is told so; the others stay, and the gateway does.
+func TestTooManyConnections(t *testing.T) {
+	_, client, done := start(t, nil)
+	var open []*peer.Conn
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
+	for range maxConns {
+		c, err := peer.Dial(client.Home.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	var pong string
+	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("one too many: %v", err)
+	}
+	open[0].Close()
+	for range 200 {
+		if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if pong != "pong" {
+		t.Error("no place became free")
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the gateway ended: %v", err)
+	default:
+	}
+}
+
+// TestUnreadOutput: a client that does not read loses its call, not the gateway its patience.
+func TestUnreadOutput(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	home := t.TempDir()
+	os.Chmod(home, 0o700)
+	l, err := peer.Listen(home + "/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := peer.Dial(home + "/s") // and never reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	f := frames{conn, frameStdout, cancel}
+	start := time.Now()
+	for ctx.Err() == nil && time.Since(start) < 2*readPatience {
+		f.Write(make([]byte, 1<<20))
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, unread) || !errors.Is(cause, context.Canceled) {
+		t.Errorf("the call went on: %v", cause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"bailey"
+	"bailey/internal/peer"
 )
 
 // Home is the directory that one gateway owns: 0700, ours, nobody else's.
@@ -16,6 +17,7 @@ import (
 //	gateway.lock    held by the living gateway
 //	start.lock      held by the client that starts one
 //	gateway.log     what the gateway says to operators
+//	settings.yaml   the workspaces; see Settings
 //	ledger/         00000001.jsonl …
 type Home string
 
@@ -25,11 +27,16 @@ func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock")
 func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
 func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
 
+func (h Home) path(name string) string { return filepath.Join(string(h), name) }
+
 // FindHome returns $BAILEY_HOME, or ~/.bailey. It creates nothing.
 func FindHome() (Home, error) {
 	if dir := os.Getenv("BAILEY_HOME"); dir != "" {
-		abs, err := filepath.Abs(dir)
-		return Home(abs), err
+		if !filepath.IsAbs(dir) {
+			return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("BAILEY_HOME is %q, which is another directory wherever you stand", dir),
+				Hint: "set it to an absolute path"}
+		}
+		return Home(filepath.Clean(dir)), nil
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
@@ -38,13 +45,13 @@ func FindHome() (Home, error) {
 	return Home(filepath.Join(user, ".bailey")), nil
 }
 
-// Create makes the directory when it is missing. Whether it is ours alone is checked where a socket is
-// made in it (package peer).
+// Create makes the directory when it is missing, and refuses one that is not ours alone before anything
+// is written there.
 func (h Home) Create() error {
 	err := os.Mkdir(string(h), 0o700)
 	switch {
 	case err == nil || errors.Is(err, fs.ErrExist):
-		return nil
+		return peer.Owned(string(h))
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.MkdirAll(string(h), 0o700)
 	}

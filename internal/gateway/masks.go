@@ -5,10 +5,12 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // secrets below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
-var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc"}
+var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
+	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc"}
 
 // sockets of agents and daemons that would lend their powers to whoever connects.
 var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/systemd"}
@@ -23,8 +25,32 @@ func Homes() []string {
 	if dir, err := os.UserHomeDir(); err == nil {
 		homes = append(homes, canonical(dir))
 	}
+	if os.Geteuid() == 0 {
+		homes = append(homes, accounts("/etc/passwd")...)
+	}
 	slices.Sort(homes)
 	return slices.Compact(homes)
+}
+
+// accounts are the homes that passwd(5) names: root reaches them all.
+func accounts(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var homes []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(line, ":")
+		if len(f) == 7 && strings.HasPrefix(f[5], "/home/") {
+			homes = append(homes, canonical(f[5]))
+		}
+	}
+	return homes
+}
+
+// holdsSecrets tells whether a directory is, or lies in, a place of secrets of whatever home.
+func holdsSecrets(dir string) bool {
+	return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(dir+"/", "/"+s+"/") })
 }
 
 // Masks returns the paths that stay hidden in every cage, canonical, whether they exist or not.
@@ -39,12 +65,20 @@ func Masks(h Home, homes []string) []string {
 		masks = append(masks, canonical(s))
 	}
 	for _, name := range []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
-		if path := os.Getenv(name); filepath.IsAbs(path) {
+		if path := socketPath(os.Getenv(name)); filepath.IsAbs(path) {
 			masks = append(masks, canonical(path))
 		}
 	}
 	slices.Sort(masks)
 	return slices.Compact(masks)
+}
+
+// socketPath is the path in an agent's or a bus's address: a bare path, "path:pid:1", "unix:path=…,guid=…".
+func socketPath(address string) string {
+	address, _, _ = strings.Cut(strings.TrimPrefix(address, "unix:path="), ",")
+	address, _, _ = strings.Cut(address, ";")
+	path, _, _ := strings.Cut(address, ":")
+	return path
 }
 
 // canonical resolves links as far as the path exists.

@@ -58,3 +58,12 @@ func lockFile(path string, wait bool) (unlock func(), err error) {
 	}
 	return func() { f.Close() }, nil
 }
+
+// ownerOf returns a file's owner and group.
+func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(st.Uid), int(st.Gid), true
+}

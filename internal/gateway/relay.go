@@ -39,9 +39,19 @@ func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, 
 			r.settle(ctx)
 			return err
 		case <-ctx.Done():
+			if r.owes() {
+				return context.Cause(ctx)
+			}
 			return nil
 		}
 	}
+}
+
+// owes reports whether a request is still without its answer.
+func (r *relay) owes() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting) > 0
 }
 
 const (

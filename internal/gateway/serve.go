@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"bailey"
@@ -15,16 +16,32 @@ import (
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
+// A query is a command line's words, 32 KiB each at most. Decoded values take many times the bytes they
+// stand in: the count bounds what one query costs, as the mcp door does for its lines.
+const (
+	maxQuery  = 1 << 20
+	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
+)
+
 // serve answers one connection: one query, one answer, or MCP until it ends.
 func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer func() {
+		if p := recover(); p != nil { // a call's own panics are the gate's; this one is of a look or an act
+			g.Log.Error("a query broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	q, err := readQuery(conn)
 	if err != nil {
 		conn.WriteJSON(frameError, newFailure(err))
+		return
+	}
+	if q.Verb == stopVerb {
+		g.stop(ctx, conn)
 		return
 	}
 	from := bailey.Call{
@@ -33,13 +50,17 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)
-	switch look := g.Looks[q.Verb]; {
+	verb := g.Looks[q.Verb]
+	if act := g.Acts[q.Verb]; act != nil {
+		verb = operated(act)
+	}
+	switch {
 	case q.Verb == "call":
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from)
-	case look != nil:
-		answer, err := look(ctx, q, from)
+	case verb != nil:
+		answer, err := verb(ctx, q, from)
 		if err != nil {
 			conn.WriteJSON(frameError, newFailure(err))
 			return
@@ -47,13 +68,13 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		conn.WriteJSON(frameResult, answer)
 	default:
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
-			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions; end the gateway"}))
+			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
 	}
 }
 
 func readQuery(conn *peer.Conn) (q Query, err error) {
 	conn.SetReadDeadline(time.Now().Add(queryPatience))
-	kind, b, err := conn.ReadFrame()
+	kind, b, err := conn.ReadFrameWithin(maxQuery)
 	if err != nil {
 		return q, err
 	}
@@ -65,15 +86,19 @@ func readQuery(conn *peer.Conn) (q Query, err error) {
 }
 
 func parseQuery(b []byte) (q Query, err error) {
+	if n := bytes.Count(b, []byte(",")) + bytes.Count(b, []byte("[")) + bytes.Count(b, []byte("{")); n > maxValues {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the query may hold %d values, %d are allowed", n, maxValues)}
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&q); err != nil {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the query is not one", Err: err}
 	}
 	switch {
+	case q.Verb == stopVerb:
 	case q.Protocol != Protocol:
 		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, Protocol),
-			Hint: "two versions of bailey are installed; end the running gateway, the next call starts the new one"}
+			Hint: "two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one"}
 	case !filepath.IsAbs(q.Dir):
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not absolute"}
 	case q.Verb == "call" && q.Call == nil:
@@ -82,17 +107,30 @@ func parseQuery(b []byte) (q Query, err error) {
 	return q, nil
 }
 
-func (g *Gateway) call(ctx context.Context, cancel context.CancelFunc, conn *peer.Conn, q Query, call bailey.Call) {
+func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q Query, call bailey.Call) {
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
 	call.DryRun, call.Wait = q.Call.DryRun, q.Call.Wait
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frames{conn, frameStdout}, frames{conn, frameStderr}
+		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
 	}
 	go func() { // a client says nothing more: whatever comes is its end, and ends the call
 		conn.ReadFrame()
-		cancel()
+		cancel(hungUp)
 	}()
 	conn.WriteJSON(frameResult, NewReply(g.Gate.Do(ctx, call)))
+}
+
+// stop ends the gateway for a client of any version. The ledger says who asked; if it cannot, the
+// gateway ends all the same, since a ledger that cannot be written is a reason to.
+func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
+	g.Log.Info("the gateway is told to end", "by", conn.PID)
+	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
+		g.Log.Error("the gateway's end is not recorded", "err", err)
+	}
+	conn.WriteFrame(frameResult, nil)
+	if end := g.end.Load(); end != nil {
+		(*end)(ErrStopped)
+	}
 }
 
 // mcp serves one MCP connection, which is one session.
@@ -104,6 +142,7 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call) {
 		conn.WriteJSON(frameError, newFailure(err))
 		return
 	}
+	defer g.Live.connect(from)()
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return
 	}
@@ -122,10 +161,24 @@ func (g *Gateway) endSession(id bailey.SessionID) {
 	}
 }
 
+// readPatience bounds how long a client may leave output unread before its call is ended: what it does
+// not take would keep the call open beyond its time.
+const readPatience = 10 * time.Second
+
+const unread = ending("the caller did not take the output")
+
 // frames writes output as frames of one kind.
 type frames struct {
-	conn *peer.Conn
-	kind byte
+	conn   *peer.Conn
+	kind   byte
+	cancel context.CancelCauseFunc
 }
 
-func (f frames) Write(b []byte) (int, error) { return len(b), f.conn.WriteFrame(f.kind, b) }
+func (f frames) Write(b []byte) (int, error) {
+	f.conn.SetWriteDeadline(time.Now().Add(readPatience))
+	if err := f.conn.WriteFrame(f.kind, b); err != nil {
+		f.cancel(unread)
+		return 0, err
+	}
+	return len(b), nil
+}

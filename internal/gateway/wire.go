@@ -9,6 +9,9 @@ import (
 // Protocol is the version of what client and gateway say to each other; another one is refused.
 const Protocol = 1
 
+// stopVerb ends the gateway. It is understood in every version of the protocol.
+const stopVerb = "stop"
+
 // Frame kinds. A client sends one query; the gateway answers output frames, then one result or error.
 // After a query for "mcp" and an empty result frame the connection carries MCP, unframed.
 const (
@@ -22,10 +25,11 @@ const (
 // Query is what a client asks for.
 type Query struct {
 	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"` // call, mcp, or one of the gateway's looks
+	Verb     string         `json:"verb"` // call, mcp, stop, or one of the gateway's looks
 	Dir      string         `json:"dir"`  // the client's working directory
 	Call     *CallQuery     `json:"call,omitempty"`
-	Args     map[string]any `json:"args,omitempty"` // of a look
+	Args     map[string]any `json:"args,omitempty"` // of a look or an act
+	Operator Operator       `json:"operator,omitempty"`
 }
 
 // CallQuery is a call as a client words it.
@@ -43,9 +47,9 @@ type Reply struct {
 	OK               bool              `json:"ok"`
 	ReceiptID        bailey.ReceiptID  `json:"receiptId"`
 	Outcome          bailey.Status     `json:"outcome"`
-	Decision         string            `json:"decision"` // "" when it never came to one
+	Decision         string            `json:"decision,omitempty"` // absent when it never came to one
 	Rules            []bailey.Rule     `json:"rules,omitempty"`
-	Result           Output            `json:"result"`
+	Result           *Output           `json:"result"` // null when nothing was executed
 	ApprovalRequired bool              `json:"approvalRequired"`
 	ApprovalID       bailey.ApprovalID `json:"approvalId,omitempty"`
 	Error            bailey.Kind       `json:"error,omitempty"`
@@ -70,12 +74,14 @@ func NewReply(r bailey.Result) Reply {
 	p := Reply{
 		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
 		Rules:            r.Decision.Rules,
-		Result:           Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated},
 		ApprovalRequired: r.Status == bailey.Pending, ApprovalID: r.Approval,
 		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Cage: r.Cage,
 		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
 	}
-	if r.Decision.Made() {
+	if r.Executed && !r.NotDurable {
+		p.Result = &Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated}
+	}
+	if r.Decision.Made() || r.Status == bailey.Refused {
 		p.Decision = r.Decision.Effect.String()
 	}
 	if r.Err != nil {

@@ -13,12 +13,16 @@ import (
 )
 
 // Workspaces bound every path input. While a home names none, the client's directory is the workspace
-// of its session: read-only, and fixed at the session's first call that needs one.
+// of its session: read-only, and fixed at the session's first call that needs one. Once it names some
+// (see [Settings]), a path must lie inside one of those.
 type Workspaces struct {
 	masks []string // canonical: what no workspace may hold
 	home  []string // the user's home directories: never a workspace themselves
-	mu    sync.Mutex
+
+	mu    sync.Mutex // guards what follows
 	roots map[bailey.SessionID]string
+	named []string // the home's own, canonical
+	shut  error    // why no call gets a workspace, nil when nothing is wrong
 }
 
 // NewWorkspaces knows what must stay hidden: see [Masks].
@@ -33,11 +37,25 @@ func (w *Workspaces) End(id bailey.SessionID) {
 	w.mu.Unlock()
 }
 
+// Fit says why dir could not be the workspace of a session, nil when it could.
+func (w *Workspaces) Fit(dir string) error {
+	call := bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: dir}
+	defer w.End(call.Session.ID)
+	b, err := w.bounds(call)
+	if err != nil {
+		return err
+	}
+	if real := canonical(dir); !b.hold(real) {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is outside the workspace %s", real, strings.Join(b.dirs, ", ")), Hint: b.hint}
+	}
+	return nil
+}
+
 // Open opens a path input once. The descriptor's own path, not the words that led to it, must lie
 // inside the workspace: a symbolic link may lead about inside, and nowhere else.
 func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
 	none := bailey.Place{}
-	root, err := w.root(call)
+	roots, err := w.bounds(call)
 	if err != nil {
 		return none, err
 	}
@@ -45,13 +63,16 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		path = filepath.Join(call.Dir, path)
 	}
 	f, err := openPath(path)
-	if err != nil {
+	switch {
+	case err != nil && !roots.hold(filepath.Clean(path)) && !within(call.Dir, filepath.Clean(path)):
+		return none, roots.outside(in, path) // whether it exists is not the caller's business
+	case err != nil:
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, cause(err)),
 			Hint: "name a path that exists and that you may read"}
 	}
 	real, err := pathOf(f)
 	if err == nil {
-		err = admit(root, real, in, f)
+		err = roots.admit(path, real, in, f)
 	}
 	if err != nil {
 		f.Close()
@@ -60,20 +81,57 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
 }
 
-func admit(root, real string, in pack.PathInput, f *os.File) error {
+// bounds are the directories that one call's paths may lie in, and what to do about one that does not.
+type bounds struct {
+	dirs []string
+	hint string
+}
+
+func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return err
-	case !within(root, real):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %s is outside the workspace %s", in.Name, real, root),
-			Hint: "start from the project's own directory: that directory is the workspace"}
+	case !b.hold(real):
+		return b.outside(in, path)
 	case in.Dir && !info.IsDir():
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %s is not a directory", in.Name, real)}
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is not a directory", in.Name, real)}
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %s is neither file nor directory", in.Name, real)}
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is neither file nor directory", in.Name, real)}
 	}
 	return nil
+}
+
+// outside says the same of what exists and what does not, and names what the caller named, not where it leads.
+func (b bounds) outside(in pack.PathInput, path string) error {
+	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
+		Message: fmt.Sprintf("input /%s: %q is outside the workspace %s", in.Name, filepath.Clean(path), strings.Join(b.dirs, ", "))}
+}
+
+func (b bounds) hold(real string) bool {
+	return slices.ContainsFunc(b.dirs, func(dir string) bool { return within(dir, real) })
+}
+
+// use makes dirs the home's workspaces from the next call on; with none the client's directory is the
+// workspace. While shut is not nil no call gets any.
+func (w *Workspaces) use(dirs []string, shut error) {
+	w.mu.Lock()
+	w.named, w.shut = slices.Clone(dirs), shut
+	w.mu.Unlock()
+}
+
+func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
+	w.mu.Lock()
+	named, shut := w.named, w.shut
+	w.mu.Unlock()
+	switch {
+	case shut != nil:
+		return bounds{}, shut
+	case len(named) > 0:
+		return bounds{named, "work in a workspace of this home, or add one: bailey init DIR"}, nil
+	}
+	root, err := w.root(call)
+	return bounds{[]string{root}, "start from the project's own directory: that directory is the workspace"}, err
 }
 
 // root returns the session's workspace and fixes it at the first use.
@@ -83,9 +141,20 @@ func (w *Workspaces) root(call bailey.Call) (string, error) {
 	if root, ok := w.roots[call.Session.ID]; ok {
 		return root, nil
 	}
-	f, err := openPath(call.Dir)
+	root, err := w.fit(call.Dir)
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", call.Dir), Err: err}
+		return "", err
+	}
+	w.roots[call.Session.ID] = root
+	return root, nil
+}
+
+// fit returns the canonical path of a directory that may be a workspace, or why it may not.
+func (w *Workspaces) fit(dir string) (string, error) {
+	f, err := openPath(dir)
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", dir), Err: cause(err),
+			Hint: "name a directory that exists and that you may enter"}
 	}
 	defer f.Close()
 	root, err := pathOf(f)
@@ -93,6 +162,9 @@ func (w *Workspaces) root(call bailey.Call) (string, error) {
 		return "", err
 	}
 	why := w.unfit(root)
+	if info, err := f.Stat(); why == "" && (err != nil || !info.IsDir()) {
+		why = "no directory"
+	}
 	if why == "" && mountRoot(f) {
 		why = "the root of a mount"
 	}
@@ -100,7 +172,6 @@ func (w *Workspaces) root(call bailey.Call) (string, error) {
 		return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be the workspace: it is %s", root, why),
 			Hint: "start from the project's own directory"}
 	}
-	w.roots[call.Session.ID] = root
 	return root, nil
 }
 
@@ -120,6 +191,8 @@ func (w *Workspaces) unfit(root string) string {
 		return "a home directory"
 	case slices.Contains(system, root), slices.ContainsFunc(systemTrees, func(s string) bool { return within(s, root) }):
 		return "a system directory"
+	case holdsSecrets(root):
+		return "a place of secrets"
 	}
 	for _, m := range w.masks {
 		if within(m, root) {

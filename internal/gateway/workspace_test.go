@@ -62,13 +62,14 @@ func TestPathsStayInTheWorkspace(t *testing.T) {
 		{name: "outside", path: dir + "/outside", kind: bailey.Denied},
 		{name: "link outside", path: "out", kind: bailey.Denied},
 		{name: "link to a secret", path: "key", kind: bailey.Denied},
+		{name: "missing outside", path: dir + "/outside/none", kind: bailey.Denied},
 		{name: "root", path: "/", kind: bailey.Denied},
-		{name: "prefix of a name", path: dir + "/project2", kind: bailey.Invalid},
+		{name: "prefix of a name", path: dir + "/project2", kind: bailey.Denied},
 		{name: "loop", path: "loop", kind: bailey.Invalid},
 		{name: "missing", path: "none", kind: bailey.Invalid},
 		{name: "file as directory", path: "file", kind: bailey.Invalid},
 		{name: "fifo", path: "fifo", kind: bailey.Invalid},
-		{name: "magic link", path: "/proc/self/root", kind: bailey.Invalid},
+		{name: "magic link", path: "/proc/self/root", kind: bailey.Denied},
 		{name: "very long", path: strings.Repeat("x/", 5000), kind: bailey.Invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,9 +131,11 @@ func TestWhatIsNoWorkspace(t *testing.T) {
 func TestMasks(t *testing.T) {
 	t.Setenv("HOME", "/nowhere/me")
 	t.Setenv("SSH_AUTH_SOCK", "/tmp/ssh-x/agent.1")
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus-x/bus,guid=1")
+	t.Setenv("GPG_AGENT_INFO", "/tmp/gpg-x/S.gpg-agent:12:1")
 	masks := strings.Join(Masks("/nowhere/me/.bailey", Homes()), "\n")
 	for _, want := range []string{"/nowhere/me/.bailey", "/nowhere/me/.ssh", "/nowhere/me/.aws", "/nowhere/me/.gnupg", "/nowhere/me/.kube",
-		"/nowhere/me/.config/gcloud", "/nowhere/me/.docker", "/tmp/ssh-x/agent.1"} {
+		"/nowhere/me/.config/gcloud", "/nowhere/me/.docker", "/tmp/ssh-x/agent.1", "/run/bus-x/bus", "/tmp/gpg-x/S.gpg-agent"} {
 		if !strings.Contains(masks+"\n", want+"\n") {
 			t.Errorf("%s is not masked", want)
 		}

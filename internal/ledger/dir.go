@@ -159,7 +159,7 @@ func taken(path, holder string, err error) error {
 		who = "process " + holder
 	}
 	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s writes the ledger in %s", who, path),
-		Hint: "one gateway per home: use the one that runs, or end it first", Err: err}
+		Hint: "one gateway per home: use the one that runs, or end it first: bailey gateway stop", Err: err}
 }
 
 // Close lets the directory and its lock go.

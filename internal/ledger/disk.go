@@ -55,11 +55,11 @@ func cure(err error) string {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "free some space, or raise the quota, where the ledger is, then call again"
 	case errors.Is(err, unix.EFBIG):
-		return "raise the limit on file sizes (ulimit -f) and restart the gateway"
+		return "raise the limit on file sizes (ulimit -f) and end the gateway (bailey gateway stop): the next call starts one"
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
 		return "the file system cannot reserve space: keep BAILEY_HOME on ext4, xfs, btrfs or tmpfs"
 	case errors.Is(err, unix.EROFS):
-		return "the file system is read-only: look at the kernel's log, mount it read-write and restart the gateway"
+		return "the file system is read-only: look at the kernel's log, mount it read-write and end the gateway (bailey gateway stop): the next call starts one"
 	}
-	return "look at the disk and the kernel's log, then restart the gateway: it verifies the ledger and repairs its tail"
+	return "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 }

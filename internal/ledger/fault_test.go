@@ -231,7 +231,7 @@ func TestSyncFails(t *testing.T) {
 	if disk.syncs != syncs || content(first(dir)) != before {
 		t.Error("the log goes on after a failed sync")
 	}
-	if !strings.Contains(bailey.HintOf(err), "restart") {
+	if !strings.Contains(bailey.HintOf(err), "gateway stop") {
 		t.Errorf("hint: %s", bailey.HintOf(err))
 	}
 	do(t, l.Close())

@@ -333,6 +333,34 @@ func TestClockBack(t *testing.T) {
 	}
 }
 
+// A clock that jumps, also between two gateways: receipts keep the order of their numbers.
+func TestClockJumps(t *testing.T) {
+	dir := place(t)
+	var now time.Time
+	var want []bailey.ReceiptID
+	for _, year := range []int{2026, 1970, 2199, 1, 2026, 2025} {
+		now = time.Date(year, 3, 29, 1, 59, 59, 0, time.UTC)
+		l := open(t, Config{Dir: dir, Now: func() time.Time { return now }})
+		for range 2 {
+			want = append(want, call(t, l))
+			now = now.Add(-time.Minute)
+		}
+		list, err := l.Receipts(Filter{})
+		if err != nil || len(list) != len(want) {
+			t.Fatalf("%d: %d receipts, %v", year, len(list), err)
+		}
+		for i, r := range list { // the newest first
+			if r.Intent.Receipt != want[len(want)-1-i] || i > 0 && r.Seq >= list[i-1].Seq {
+				t.Errorf("%d: at %d is %s, number %d", year, i, r.Intent.Receipt, r.Seq)
+			}
+		}
+		do(t, l.Close())
+	}
+	if r := verified(t, dir); r.Open != 0 || r.Intents != len(want) || r.Backward == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestOutcomeIsCutToFit(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

@@ -168,7 +168,7 @@ func (w *writer) rollback() {
 
 // die ends all writing: what the disk holds is not known.
 func (w *writer) die(err error) {
-	const hint = "look at the disk and the kernel's log, then restart the gateway: it verifies the ledger and repairs its tail"
+	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 	w.dead = unavailable(hint, err, "the ledger stopped: what its disk holds is not known")
 	w.log.Error("the ledger stopped", "entry", w.head.Seq, "bytes", w.size, "err", err)
 }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// finding is one thing that the doctor tried.
+type finding struct {
+	Name  string `json:"name"`
+	State state  `json:"state"`
+	Tried string `json:"tried"`          // what was done, and what came of it
+	Cure  string `json:"cure,omitempty"` // never empty but where the state is ok
+}
+
+// state is how a finding stands. Missing alone makes the doctor's exit code 1: without it calls fail.
+type state string
+
+const (
+	good    state = "ok"
+	warning state = "warning"
+	missing state = "missing"
+)
+
+type findings struct {
+	OK       bool      `json:"ok"` // nothing is missing
+	Findings []finding `json:"findings"`
+}
+
+func (a *app) doctorVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Test what calls need by using it, and say what cures what is missing", Args: cobra.NoArgs,
+		Long: `Test everything a call needs by using it: the home, the gateway, the ledger's disk, each layer of the cage, the
+tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			report, err := examine(cmd.Context(), home)
+			if err != nil {
+				return err
+			}
+			if err := a.diagnosis(report); err != nil {
+				return err
+			}
+			if !report.OK {
+				return exit(exitDenied)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) diagnosis(r findings) error {
+	if a.json {
+		return a.print(r)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, shown(f.Tried))
+		if f.Cure != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", shown(f.Cure))
+		}
+	}
+	return w.Flush()
+}
+
+func examine(ctx context.Context, home gateway.Home) (findings, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return findings{}, err
+	}
+	s, asked := askStatus(ctx, home, statusPatience)
+	found := []finding{examineHome(home), examineGateway(s, asked)}
+	if found[0].State == good {
+		found = append(found, examineSocket(home)...)
+	}
+	found = append(found, examineLedger(home)...)
+	cages, tools := examineCages(ctx)
+	found = append(append(found, cages...), tools...)
+	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
+	return findings{OK: !slices.ContainsFunc(found, func(f finding) bool { return f.State == missing }), Findings: found}, ctx.Err()
+}
+
+// wrong is a finding about an error, with its hint for a cure.
+func wrong(name string, s state, tried string, err error) finding {
+	cure := bailey.HintOf(err)
+	if cure == "" {
+		cure = "docs/operations.md lists errors and their cures"
+	}
+	return finding{name, s, tried + ": " + err.Error(), cure}
+}
+
+func examineGateway(s status, err error) finding {
+	const tried = "asked it for its status"
+	switch {
+	case bailey.KindOf(err) == bailey.Invalid: // it does not know the verb
+		return wrong("gateway", warning, tried, err)
+	case err != nil:
+		return wrong("gateway", missing, tried, err)
+	case !s.Running:
+		return finding{"gateway", good, "none is running; the next call starts one, if nothing here is missing", ""}
+	case s.Gateway.Version != version:
+		return finding{"gateway", warning, fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, version),
+			"bailey gateway stop ends it; the next call starts this version"}
+	}
+	return finding{"gateway", good, fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version, s.Gateway.Protocol), ""}
+}
+
+// examineCages builds cages of this program's own, as a gateway started from here would, and then
+// plans one for each tool of the built-in packs.
+func examineCages(ctx context.Context) (cages, tools []finding) {
+	cages, tools = []finding{}, []finding{}
+	j, err := jail.New(jail.Config{})
+	if err != nil {
+		return append(cages, wrong("cage", missing, "made a jail", err)), tools
+	}
+	defer j.Close()
+	for _, l := range j.Diagnose(ctx) {
+		cages = append(cages, newCageFinding(l))
+	}
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		return cages, append(tools, wrong("packs", missing, "read the built-in packs", err))
+	}
+	var commands []string
+	for _, m := range catalog.All() {
+		commands = append(commands, m.Command)
+	}
+	slices.Sort(commands)
+	for _, command := range slices.Compact(commands) {
+		tools = append(tools, examineTool(ctx, j, command))
+	}
+	return cages, tools
+}
+
+func newCageFinding(l jail.Layer) finding {
+	name := "cage " + l.Name
+	switch {
+	case l.Err == nil:
+		return finding{name, good, l.How, ""}
+	case l.Name == "proc-private": // built-in packs do without
+		return wrong(name, warning, l.How, l.Err)
+	}
+	return wrong(name, missing, l.How, l.Err)
+}
+
+// examineTool plans a call of a tool: it is found, read whole with its libraries, and nobody but root could have written it.
+func examineTool(ctx context.Context, j *jail.Jail, command string) finding {
+	name, tried := "tool "+command, "planned a call of it"
+	run, err := j.Plan(ctx, bailey.Job{Command: command})
+	if err != nil {
+		return wrong(name, missing, tried, err)
+	}
+	defer run.Close()
+	return finding{name, good, tried + ": " + run.Cage().Binary, ""}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// examineWorkspace says whether calls with paths can be made from here. A running gateway knows the
+// home's own workspaces; without one the directory is judged by itself.
+func examineWorkspace(home gateway.Home, here string, s status) finding {
+	const name = "workspace"
+	why := s.Workspace
+	if !s.Running {
+		homes := gateway.Homes()
+		if err := gateway.NewWorkspaces(gateway.Masks(home, homes), homes).Fit(here); err != nil {
+			why = withHint(err)
+		}
+	}
+	if why != "" {
+		return finding{name, warning, "calls that take a path are refused from here: " + why, "start from the project's own directory"}
+	}
+	return finding{name, good, here + " serves as a workspace", ""}
+}
+
+// examineProgram compares this program with the one that agents and shells would start.
+func examineProgram() finding {
+	const name = "program"
+	own, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return wrong(name, warning, "looked at /proc/self/exe", err)
+	}
+	path, err := exec.LookPath("bailey")
+	if err != nil {
+		return finding{name, warning, "bailey is not on PATH: agents that are told to start it by name do not find it", "add the directory where bailey is installed to PATH"}
+	}
+	other, err := os.Stat(path)
+	if err != nil {
+		return wrong(name, warning, "looked at "+path, err)
+	}
+	if !os.SameFile(own, other) {
+		return finding{name, warning, fmt.Sprintf("%s comes first on PATH and is not this program", path), "install one of them only, or put its directory first on PATH"}
+	}
+	return finding{name, good, fmt.Sprintf("%s on PATH is this program, version %s", path, version), ""}
+}
+
+// programPatience bounds how long a program may take to say its version.
+const programPatience = 10 * time.Second
+
+// oldestNode is what current agents that are written for Node.js ask for.
+const oldestNode = 18
+
+func examineNode(ctx context.Context) finding {
+	const name = "node"
+	path, err := exec.LookPath("node")
+	if err != nil {
+		return finding{name, good, "not on PATH; Bailey does not need it, some agents do", ""}
+	}
+	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return wrong(name, warning, "ran "+path+" --version", &bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
+	}
+	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
+	if major(said) < oldestNode {
+		return finding{name, warning, fmt.Sprintf("%s says it is %q", path, said), fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
+	}
+	return finding{name, good, path + " is " + said, ""}
+}
+
+// major reads the first number of "v22.1.0", 0 where there is none.
+func major(v string) int {
+	first, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// examineClaude looks for Claude Code and for Bailey among the MCP servers it would start here.
+func examineClaude(here string) finding {
+	const name, cure = "claude code", "bailey init --claude-code, or: claude mcp add bailey -- bailey serve"
+	path, err := exec.LookPath("claude")
+	if err != nil {
+		path = "claude (not on PATH)"
+	}
+	user, _ := os.UserHomeDir() // without one there is no file of the user's
+	for _, file := range []string{filepath.Join(here, ".mcp.json"), filepath.Join(user, ".claude.json")} {
+		s, err := serverIn(file, here)
+		switch {
+		case err != nil:
+			return finding{name, warning, fmt.Sprintf("read %s: %v", file, err), "put the file right: Claude Code cannot read it either"}
+		case s == nil:
+			continue
+		}
+		if _, err := exec.LookPath(s.Command); err != nil {
+			return finding{name, warning, fmt.Sprintf("%s starts %q, which is not found", file, s.Command), cure}
+		}
+		return finding{name, good, fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), ""}
+	}
+	if err != nil {
+		return finding{name, good, "not on PATH, and not configured to use Bailey; Bailey does not need it", ""}
+	}
+	return finding{name, warning, path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", cure}
+}
+
+// A server is one MCP server as Claude Code's files describe it. What else they hold is not read.
+type server struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
+// configBytes bounds a file of Claude Code's: ~/.claude.json keeps history too and grows.
+const configBytes = 32 << 20
+
+// serverIn returns the server in a configuration file that is Bailey, nil when there is none.
+func serverIn(file, here string) (*server, error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // opening a pipe would wait
+		return nil, errors.New("it is no regular file")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configBytes+1))
+	if err == nil && len(text) > configBytes {
+		err = fmt.Errorf("it is over %d bytes", configBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return baileyIn(text, here)
+}
+
+// baileyIn reads the servers of the file itself and those of its project here.
+func baileyIn(text []byte, here string) (*server, error) {
+	type servers map[string]json.RawMessage
+	var config struct {
+		Servers  servers `json:"mcpServers"`
+		Projects map[string]struct {
+			Servers servers `json:"mcpServers"`
+		} `json:"projects"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	for _, list := range []servers{config.Projects[here].Servers, config.Servers} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			var s server // a server of another kind has no command
+			if json.Unmarshal(list[name], &s) == nil && filepath.Base(s.Command) == "bailey" && len(s.Args) > 0 && s.Args[0] == "serve" {
+				return &s, nil
+			}
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestInitAsks: the question is on the terminal, and only y or yes and Enter is Yes.
+func TestInitAsks(t *testing.T) {
+	y := newYard(t)
+	settings := filepath.Join(string(y.home), "settings.yaml")
+	for _, c := range []struct {
+		name, early, keys string
+	}{
+		{name: "Enter", keys: "\n"}, {name: "n", keys: "n\n"}, {name: "no", keys: "no\r"}, {name: "Escape", keys: "\x1b"}, {name: "an arrow", keys: "\x1b[A"},
+		{name: "end of the input", keys: "\x04"}, {name: "something else", keys: "yep\n"}, {name: "taken back", keys: "y\x7f\n"}, {name: "not a letter", keys: "y\x00\n"},
+		{name: "too long", keys: strings.Repeat("y", 5000) + "\n"},
+		{name: "hung up", keys: hangUp}, {name: "typed ahead", early: "y\n", keys: "\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			said, code := y.dialog(t, c.early, c.keys, "init", y.repo)
+			if code != exitDenied && c.keys != hangUp || code == exitOK {
+				t.Errorf("exit code %d\n%s", code, said)
+			}
+			if c.keys != hangUp && (!strings.Contains(said, `+   - "`+y.repo+`"`) || !strings.Contains(said, "nothing was changed")) {
+				t.Errorf("said %s", said)
+			}
+			if _, err := os.Stat(settings); err == nil {
+				t.Fatal("No is written as Yes")
+			}
+		})
+	}
+	if said, code := y.dialog(t, "", "Yes\n", "init", y.repo); code != exitOK || !strings.Contains(said, "workspaces of") {
+		t.Errorf("yes: %d, %s", code, said)
+	}
+	if text, err := os.ReadFile(settings); err != nil || !strings.Contains(string(text), y.repo) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if said, code := y.dialog(t, "", "y\n", "init", "--claude-code", y.repo); code != exitOK || !strings.Contains(said, "can walk around the gate") {
+		t.Errorf("y: %d, %s", code, said)
+	}
+	ledger, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
+	if err != nil || !bytes.Contains(ledger, []byte(`"kind":"settings.apply"`)) || !bytes.Contains(ledger, []byte(`"operator":"terminal"`)) {
+		t.Errorf("the ledger does not say that it was a terminal: %v\n%s", err, ledger)
+	}
+}
+
+// TestAgentsReachNoOperatorVerb: neither a tool of MCP nor a method leads to one.
+func TestAgentsReachNoOperatorVerb(t *testing.T) {
+	y := newYard(t)
+	cmd := y.command(y.program, "serve")
+	cmd.Dir = y.repo
+	var lines strings.Builder
+	for i, m := range []string{
+		`"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`,
+		`"tools/list"`, `"tools/call","params":{"name":"apply","arguments":{"base":"","text":"workspaces: [/tmp]"}}`,
+		`"tools/call","params":{"name":"init","arguments":{}}`, `"apply","params":{"base":"","text":""}`, `"settings"`,
+	} {
+		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":%s}`+"\n", i+1, m)
+	}
+	cmd.Stdin = strings.NewReader(lines.String())
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := 0
+	for line := range strings.Lines(string(out)) {
+		var a struct {
+			ID     int             `json:"id"`
+			Error  json.RawMessage `json:"error"`
+			Result struct {
+				IsError bool `json:"isError"`
+				Tools   []struct{ Name string }
+			} `json:"result"`
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		answers++
+		if a.ID > 2 && a.Error == nil && !a.Result.IsError {
+			t.Errorf("an agent reached %s", line)
+		}
+		for _, tool := range a.Result.Tools {
+			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") {
+				t.Errorf("tool %s", tool.Name)
+			}
+		}
+	}
+	if answers != 6 {
+		t.Errorf("%d answers\n%s", answers, out)
+	}
+	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an agent wrote settings")
+	}
+}
+
+func TestDifference(t *testing.T) {
+	for _, c := range []struct{ old, now, want string }{
+		{"", "", ""}, {"a\n", "a\n", ""}, {"", "a\n", "  + a\n"}, {"a\nb\n", "b\n", "  - a\n"}, {"a\nb\nc\n", "a\nx\nc\n", "  - b\n  + x\n"},
+		{"a\na\n", "a\n", "  - a\n"}, {"", "\x1b[2J\u202ex\n", "  + \\u001b[2J\\u202ex\n"}, {"", strings.Repeat("é", 10000), ""},
+	} {
+		if got := difference(c.old, c.now); c.want != "" && got != c.want || len(got) > 1000 {
+			t.Errorf("%q to %q: %.200q, want %q", c.old, c.now, got, c.want)
+		}
+	}
+}
+
+// patience bounds what a person on a terminal waits for.
+const patience = 20 * time.Second

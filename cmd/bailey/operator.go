@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// The frame of operator verbs: they change what the gate does, so no agent's door reaches them, and the
+// command line wants a terminal on stdin and stdout, or BAILEY_OPERATOR=1 together with --yes. Who
+// holds the user's uid can pretend both: this guards against accident.
+
+// operator says by what right an operator verb may go on, or refuses it.
+func (a *app) operator(verb string, yes bool) (gateway.Operator, error) {
+	switch {
+	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
+		return gateway.Env, nil
+	case isTerminal(os.Stdin) && isTerminal(os.Stdout):
+		return gateway.Terminal, nil
+	}
+	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none", verb),
+		Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes"}
+}
+
+// act asks the gateway for an operator verb.
+func act(ctx context.Context, c *gateway.Client, op gateway.Operator, verb string, args map[string]any, out any) error {
+	return c.Look(ctx, gateway.Query{Verb: verb, Args: args, Operator: op}, out)
+}
+
+// confirm asks a question whose answer is No but for y or yes and Enter. Escape, the end of the input
+// and whatever else is typed are No; what was typed before the question does not count.
+func (a *app) confirm(ctx context.Context, question string) error {
+	restore := oneByOne(os.Stdin)
+	defer restore()
+	fmt.Fprintf(a.dialog(), "%s [y/N] ", question)
+	said := make(chan string, 1)
+	go func() { said <- answer(a.stdin, a.dialog()) }()
+	var word string
+	select {
+	case word = <-said:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	fmt.Fprintln(a.dialog())
+	if word = strings.ToLower(word); word != "y" && word != "yes" {
+		return &bailey.Error{Kind: bailey.Denied, Message: "not confirmed: nothing was changed"}
+	}
+	return nil
+}
+
+// dialog is where a person reads: beside the JSON, never in it.
+func (a *app) dialog() io.Writer {
+	if a.json {
+		return a.stderr
+	}
+	return a.stdout
+}
+
+// answer reads a line key by key and echoes it; "" is what Escape and the end of the input make of it.
+func answer(in io.Reader, echo io.Writer) string {
+	const escape, endOfText, backspace, del = 0x1b, 0x04, 0x08, 0x7f
+	var word []byte
+	key := make([]byte, 1)
+	for {
+		if n, err := in.Read(key); n == 0 || err != nil {
+			return ""
+		}
+		switch k := key[0]; {
+		case k == escape || k == endOfText:
+			return ""
+		case k == '\n' || k == '\r':
+			return string(word)
+		case k == backspace || k == del:
+			if len(word) > 0 {
+				word = word[:len(word)-1]
+				io.WriteString(echo, "\b \b")
+			}
+		case k >= ' ' && k < del && len(word) < 16:
+			word = append(word, k)
+			echo.Write(key)
+		default:
+			return "" // no letter of an answer
+		}
+	}
+}
+
+// difference shows what changes between two texts: the lines between their common beginning and end.
+func difference(old, now string) string {
+	a, b := splitLines(old), splitLines(now)
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	var out strings.Builder
+	for _, l := range a {
+		fmt.Fprintf(&out, "  - %s\n", visible(l))
+	}
+	for _, l := range b {
+		fmt.Fprintf(&out, "  + %s\n", visible(l))
+	}
+	return out.String()
+}
+
+func splitLines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+// visible is a line as a terminal may show it: nothing in it moves the cursor or hides, and it ends.
+func visible(line string) string {
+	const width = 300
+	var out strings.Builder
+	for i, r := range line {
+		switch {
+		case i > width:
+			return out.String() + "…"
+		case r == '\t' || r == ' ' || unicode.IsGraphic(r):
+			out.WriteRune(r)
+		default:
+			fmt.Fprintf(&out, "\\u%04x", r)
+		}
+	}
+	return out.String()
+}

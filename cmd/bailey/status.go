@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/ledger"
+)
+
+// status is what `bailey status` shows. Without a gateway only Running, Home and Hint are there.
+type status struct {
+	Running   bool                  `json:"running"`
+	Home      string                `json:"home"`
+	Hint      string                `json:"hint,omitempty"`
+	Gateway   *gatewayStatus        `json:"gateway,omitempty"`
+	Calls     []gateway.LiveCall    `json:"calls"`
+	Sessions  []gateway.LiveSession `json:"sessions"`
+	Ledger    *ledgerStatus         `json:"ledger,omitempty"`
+	Policy    string                `json:"policy,omitempty"` // digest of the rules
+	Packs     []string              `json:"packs,omitempty"`
+	Cage      *cageStatus           `json:"cage,omitempty"`
+	Agents    []agentStatus         `json:"agents,omitempty"`
+	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
+}
+
+type gatewayStatus struct {
+	PID      int       `json:"pid"`
+	Version  string    `json:"version"`
+	Protocol int       `json:"protocol"`
+	Since    time.Time `json:"since"`
+}
+
+type ledgerStatus struct {
+	Dir      string `json:"dir"`
+	OK       bool   `json:"ok"` // its chain was verified for this answer
+	Segments int    `json:"segments"`
+	Entries  uint64 `json:"entries"`
+	Open     int    `json:"open"`
+	Head     string `json:"head"`
+	Durable  bool   `json:"durable"`
+	Frail    string `json:"frail,omitempty"` // why it is not durable
+}
+
+// cageStatus is what a call gets now, found out by building cages.
+type cageStatus struct {
+	Kind     string   `json:"cage"` // "" when none can be built, and no call runs
+	Layers   []string `json:"layers"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// agentStatus says what holds an agent itself, as opposed to its calls.
+type agentStatus struct {
+	Agent string `json:"agent"`
+	State string `json:"state"` // confined, hooked, open
+	Words string `json:"words"`
+}
+
+// walksAround is said of every agent while there is neither a wall nor a hook.
+const walksAround = "this agent can walk around the gate: in this version nothing confines the agent itself, " +
+	"and what it does with tools of its own leaves no receipt"
+
+const noGateway = "no gateway is running; the next call starts one"
+
+func (a *app) statusVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "What is running, what it stands on, and what is not confined", Args: cobra.NoArgs,
+		Long: `Show the gateway with its live calls and sessions, the ledger, the cage that calls get, and what holds the
+agents. It is a look: it starts no gateway and leaves nothing behind.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			s, err := askStatus(cmd.Context(), home, statusPatience)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(s)
+			}
+			return s.words(a.stdout)
+		},
+	}
+}
+
+// statusPatience bounds how long a gateway may take to answer: it verifies the whole ledger first.
+const statusPatience = 30 * time.Second
+
+// askStatus asks the running gateway. That there is none is an answer too.
+func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (status, error) {
+	var s status
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := (&gateway.Client{Home: home}).Look(bounded, gateway.Query{Verb: "status"}, &s)
+	switch {
+	case errors.Is(err, gateway.ErrUnreachable) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
+		return status{Home: string(home), Hint: noGateway, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}, nil
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
+			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}
+	}
+	return s, err
+}
+
+// status answers inside the gateway.
+func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	report, err := s.ledger.Verify()
+	if err != nil {
+		return nil, err
+	}
+	frail, err := ledger.Durability(s.home.Ledger())
+	if err != nil {
+		return nil, err
+	}
+	out := status{
+		Running: true, Home: string(s.home), Policy: s.policy.Digest(), Packs: s.packs(),
+		Gateway: &gatewayStatus{PID: os.Getpid(), Version: version, Protocol: gateway.Protocol, Since: s.since.UTC()},
+		Ledger: &ledgerStatus{Dir: s.home.Ledger(), OK: report.OK, Segments: report.Segments, Entries: report.Entries,
+			Open: report.Open, Head: report.Head.String(), Durable: frail == "", Frail: frail},
+		Cage: newCageStatus(s.cages.Diagnose(ctx)),
+	}
+	out.Calls, out.Sessions = s.live.Now()
+	out.Agents = newAgentStatus(out.Sessions)
+	if err := s.workspaces.Fit(q.Dir); err != nil {
+		out.Workspace = withHint(err)
+	}
+	return out, nil
+}
+
+// newCageStatus says "full" when every layer of an ordinary call holds; a /proc is only for manifests that need it.
+func newCageStatus(layers []jail.Layer) *cageStatus {
+	c := &cageStatus{Kind: "full", Layers: []string{}}
+	for _, l := range layers {
+		if l.Err == nil {
+			c.Layers = append(c.Layers, l.Name)
+			continue
+		}
+		c.Problems = append(c.Problems, withHint(l.Err))
+		if l.Name != "proc-private" {
+			c.Kind = ""
+		}
+	}
+	return c
+}
+
+// newAgentStatus has a line for each agent that is connected, and always one for who uses the command line.
+func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
+	names := []string{"local"}
+	for _, s := range sessions {
+		names = append(names, s.Agent)
+	}
+	slices.Sort(names)
+	var agents []agentStatus
+	for _, name := range slices.Compact(names) {
+		agents = append(agents, agentStatus{Agent: name, State: "open", Words: walksAround})
+	}
+	return agents
+}
+
+func withHint(err error) string {
+	if hint := bailey.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+func (s status) words(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	line("home", "%s", s.Home)
+	if s.Running {
+		s.runningWords(line)
+	} else {
+		line("gateway", "%s", s.Hint)
+	}
+	for _, agent := range s.Agents {
+		line("agent", "%s: %s", cell(agent.Agent), agent.Words)
+	}
+	if s.Workspace != "" {
+		line("here", "%s", shown(s.Workspace))
+	}
+	return w.Flush()
+}
+
+func (s status) runningWords(line func(name, format string, args ...any)) {
+	g := s.Gateway
+	line("gateway", "pid %d, version %s, up %s", g.PID, g.Version, time.Since(g.Since).Round(time.Second))
+	line("ledger", "%s", s.Ledger.words())
+	line("policy", "%s", s.Policy)
+	line("packs", "%s", strings.Join(s.Packs, ", "))
+	line("cage", "%s", s.Cage.words())
+	for _, c := range s.Calls {
+		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
+	}
+	for _, c := range s.Sessions {
+		line("session", "%s over %s, agent %s, client (%s), in %s, for %s", c.ID, c.Door, cell(c.Agent), cell(c.Client), shown(c.Dir), time.Since(c.Since).Round(time.Second))
+	}
+	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
+}
+
+func (l *ledgerStatus) words() string {
+	text := fmt.Sprintf("%d entries in %d segment, head %.16s…", l.Entries, l.Segments, l.Head)
+	if l.Segments != 1 {
+		text = strings.Replace(text, "segment", "segments", 1)
+	}
+	if !l.OK {
+		text += "; DAMAGED: bailey audit verify says where"
+	}
+	if l.Durable {
+		return text + ", durable"
+	}
+	return text + "; not durable: " + l.Frail
+}
+
+func (c *cageStatus) words() string {
+	text := c.Kind + ": " + strings.Join(c.Layers, " ")
+	if c.Kind == "" {
+		text = "none, so no call runs"
+	}
+	return strings.Join(append([]string{text}, c.Problems...), "; ")
+}

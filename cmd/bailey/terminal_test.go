@@ -1,0 +1,123 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"bailey/internal/ktest"
+)
+
+// hangUp as keys closes the terminal.
+const hangUp = "hang up"
+
+// dialog runs the program on a fresh pseudo terminal (pts(4)), types early at once and keys when it is
+// asked, and returns what stood on the screen and the exit code.
+func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string, int) {
+	t.Helper()
+	master, slave := pty(t)
+	cmd := y.command(y.program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if early != "" {
+		master.WriteString(early)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	s := &screen{asked: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() { s.watch(master); close(ended) }()
+	select {
+	case <-s.asked:
+	case <-ended:
+	case <-time.After(patience):
+		cmd.Process.Kill()
+		t.Fatalf("never asked:\n%s", s.text())
+	}
+	if keys == hangUp {
+		master.Close()
+	} else {
+		master.WriteString(keys)
+	}
+	kill := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer kill.Stop()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	<-ended
+	return strings.ReplaceAll(s.text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
+}
+
+// screen is what a terminal shows.
+type screen struct {
+	mu    sync.Mutex
+	shown bytes.Buffer
+	asked chan struct{}
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.String()
+}
+
+// watch reads until the last writer is gone (EIO).
+func (s *screen) watch(master *os.File) {
+	b := make([]byte, 4096)
+	var once sync.Once
+	for {
+		n, err := master.Read(b)
+		s.mu.Lock()
+		s.shown.Write(b[:n])
+		s.mu.Unlock()
+		if strings.Contains(s.text(), "[y/N] ") {
+			once.Do(func() { close(s.asked) })
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func pty(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	ktest.Require(t, "pty")
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	raw, err := master.SyscallConn() // Fd would make its reads block past Close
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n, unlocked int32
+	var failed syscall.Errno
+	raw.Control(func(fd uintptr) {
+		if _, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&n))); failed == 0 {
+			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
+		}
+	})
+	if failed != 0 {
+		t.Fatal(failed)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/gate"
+)
+
+// Live is what is under way now: calls between their intent and their outcome, and connected sessions.
+// Its zero value is ready. It decides nothing; `bailey status` reads it.
+type Live struct {
+	mu       sync.Mutex // guards the maps; never held while anything is written
+	calls    map[bailey.ReceiptID]LiveCall
+	sessions map[bailey.SessionID]LiveSession
+}
+
+// LiveCall is a call whose intent is durable and whose outcome is not.
+type LiveCall struct {
+	Receipt    bailey.ReceiptID    `json:"receipt"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Agent      string              `json:"agent"`
+	Session    bailey.SessionID    `json:"session"`
+	Door       string              `json:"door"`
+	Since      time.Time           `json:"since"`
+}
+
+// LiveSession is a connection that stays.
+type LiveSession struct {
+	ID     bailey.SessionID `json:"id"`
+	Door   string           `json:"door"`
+	Agent  string           `json:"agent"`
+	Dir    string           `json:"dir"`
+	Client string           `json:"client,omitempty"` // what it says of itself; known from its first call on
+	Since  time.Time        `json:"since"`
+}
+
+// Ledger notes each intent that inner has made durable until its outcome is written or has failed to be. It stands where
+// the receipt's id is known for every door, so that a live call is one that the ledger holds open.
+func (l *Live) Ledger(inner gate.Ledger) gate.Ledger { return watched{l, inner} }
+
+type watched struct {
+	live  *Live
+	inner gate.Ledger
+}
+
+func (w watched) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
+	seal, err := w.inner.Open(ctx, i)
+	if err != nil {
+		return seal, err
+	}
+	w.live.begin(i)
+	return func(o bailey.Outcome) error {
+		defer w.live.end(i.Receipt)
+		return seal(o)
+	}, nil
+}
+
+func (l *Live) begin(i bailey.Intent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls == nil {
+		l.calls = map[bailey.ReceiptID]LiveCall{}
+	}
+	l.calls[i.Receipt] = LiveCall{Receipt: i.Receipt, Capability: i.Capability, Agent: i.Agent, Session: i.Session, Door: i.Door, Since: i.StartedAt}
+	if s, ok := l.sessions[i.Session]; ok && i.Client != "" {
+		s.Client = i.Client
+		l.sessions[i.Session] = s
+	}
+}
+
+func (l *Live) end(id bailey.ReceiptID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.calls, id)
+}
+
+// connect notes a session until disconnect is called. A nil Live notes nothing.
+func (l *Live) connect(from bailey.Call) (disconnect func()) {
+	if l == nil {
+		return func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		l.sessions = map[bailey.SessionID]LiveSession{}
+	}
+	id := from.Session.ID
+	l.sessions[id] = LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir, Since: time.Now().UTC()}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.sessions, id)
+	}
+}
+
+// Now returns what is under way, oldest first, never nil.
+func (l *Live) Now() ([]LiveCall, []LiveSession) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := make([]LiveCall, 0, len(l.calls))
+	for _, c := range l.calls {
+		calls = append(calls, c)
+	}
+	sessions := make([]LiveSession, 0, len(l.sessions))
+	for _, s := range l.sessions {
+		sessions = append(sessions, s)
+	}
+	slices.SortFunc(calls, func(a, b LiveCall) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Receipt, b.Receipt))
+	})
+	slices.SortFunc(sessions, func(a, b LiveSession) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	return calls, sessions
+}

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// shelf is a ledger that fails where it is told to.
+type shelf struct{ open, seal error }
+
+func (s shelf) Open(context.Context, bailey.Intent) (func(bailey.Outcome) error, error) {
+	if s.open != nil {
+		return nil, s.open
+	}
+	return func(bailey.Outcome) error { return s.seal }, nil
+}
+
+func TestLiveCalls(t *testing.T) {
+	live, broken := &Live{}, errors.New("broken")
+	if _, err := live.Ledger(shelf{open: broken}).Open(t.Context(), bailey.Intent{Receipt: "r-0"}); !errors.Is(err, broken) {
+		t.Errorf("an intent that was not written: %v", err)
+	}
+	if calls, _ := live.Now(); calls == nil || len(calls) != 0 {
+		t.Fatalf("a call that was not recorded is live: %v", calls)
+	}
+	at := time.Unix(1, 0)
+	second, err := live.Ledger(shelf{seal: broken}).Open(t.Context(), bailey.Intent{Receipt: "r-2", Capability: "a.b", Agent: "x", Session: "s-1", Door: "mcp", StartedAt: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: "r-1", StartedAt: at})
+	calls, _ := live.Now()
+	if len(calls) != 2 || calls[0].Receipt != "r-1" || calls[1] != (LiveCall{"r-2", "a.b", "x", "s-1", "mcp", at}) {
+		t.Errorf("live calls: %+v", calls)
+	}
+	if err := second(bailey.Outcome{}); !errors.Is(err, broken) {
+		t.Errorf("the outcome's error is lost: %v", err)
+	}
+	if err := first(bailey.Outcome{}); err != nil {
+		t.Error(err)
+	}
+	if calls, _ := live.Now(); len(calls) != 0 {
+		t.Errorf("ended calls are live: %v", calls)
+	}
+}
+
+func TestLiveSessions(t *testing.T) {
+	live := &Live{}
+	_, client, _ := start(t, func(c *Config) { c.Live = live })
+	conn, err := client.MCP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sessions := live.Now()
+	dir, _ := os.Getwd()
+	if len(sessions) != 1 || sessions[0].Door != "mcp" || sessions[0].Dir != dir || sessions[0].Agent != "local" || sessions[0].Client != "" {
+		t.Fatalf("sessions: %+v", sessions)
+	}
+	live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: "r-1", Session: sessions[0].ID, Client: "inspector 1"})
+	live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: "r-2", Session: "s-other", Client: "stranger"})
+	if _, sessions = live.Now(); len(sessions) != 1 || sessions[0].Client != "inspector 1" {
+		t.Errorf("after a call: %+v", sessions)
+	}
+	conn.Close()
+	for deadline := time.Now().Add(10 * time.Second); len(sessions) > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+		_, sessions = live.Now()
+	}
+	if len(sessions) > 0 {
+		t.Errorf("a session outlived its connection: %+v", sessions)
+	}
+}
+
+// TestLiveManyAtOnce is for the race detector.
+func TestLiveManyAtOnce(t *testing.T) {
+	live := &Live{}
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			id := fmt.Sprint(i)
+			defer live.connect(bailey.Call{Session: bailey.Session{ID: bailey.SessionID(id)}})()
+			seal, _ := live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: bailey.ReceiptID(id), Session: bailey.SessionID(id), Client: "c"})
+			live.Now()
+			seal(bailey.Outcome{})
+		})
+	}
+	all.Wait()
+	if calls, sessions := live.Now(); len(calls)+len(sessions) != 0 {
+		t.Errorf("left over: %v, %v", calls, sessions)
+	}
+}
+
+// TestLookStartsNothing: a client without Start leaves the home as it is.
+func TestLookStartsNothing(t *testing.T) {
+	home := Home(filepath.Join(t.TempDir(), "none"))
+	err := (&Client{Home: home}).Look(t.Context(), Query{Verb: "ping"}, new(string))
+	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a gateway: %v", err)
+	}
+	if _, err := os.Lstat(string(home)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a look made the home: %v", err)
+	}
+}
+
+func TestFit(t *testing.T) {
+	project := t.TempDir()
+	w := NewWorkspaces([]string{filepath.Join(project, "secret")}, []string{"/home/somebody"})
+	for dir, fit := range map[string]bool{"/": false, "/etc": false, project: false, filepath.Join(project, "none"): false, t.TempDir(): true} {
+		if err := w.Fit(dir); (err == nil) != fit {
+			t.Errorf("%s: %v, want fit %v", dir, err, fit)
+		}
+	}
+	if len(w.roots) != 0 {
+		t.Errorf("asking fixed a workspace: %v", w.roots)
+	}
+}

@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"bailey"
+)
+
+// Replace gives the file name in root new content, whole or not at all: written beside it, synced, then
+// renamed over it. first, which records the change, is called when all but the rename is done; its error
+// leaves the file as it was. The new file has the mode perm, and the owner of the one that it replaces.
+func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first func() error) error {
+	temp := "." + name + "." + string(bailey.NewSessionID())
+	err := stage(root, temp, name, content, perm)
+	if err != nil {
+		root.Remove(temp)
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written in %s", name, root.Name()),
+			Hint: "look at the directory's mode and the disk's space", Err: err}
+	}
+	if err = first(); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		root.Remove(temp)
+		return err
+	}
+	return syncDir(root)
+}
+
+func stage(root *os.Root, temp, name string, content []byte, perm fs.FileMode) error {
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, giveTo(root, f, name), f.Chmod(perm), f.Sync(), f.Close())
+}
+
+// giveTo gives f the owner of the file called name, where that is another: root may edit anybody's file
+// and must not take it away; whoever else cannot, gets an error.
+func giveTo(root *os.Root, f *os.File, name string) error {
+	old, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	now, err2 := f.Stat()
+	if err = errors.Join(err, err2); err != nil {
+		return err
+	}
+	if uid, gid, ok := ownerOf(old); ok {
+		if u, g, _ := ownerOf(now); u != uid || g != gid {
+			return f.Chown(uid, gid)
+		}
+	}
+	return nil
+}
+
+func syncDir(root *os.Root) error {
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+
+	"bailey"
+)
+
+// SettingsName is the settings file's name in the home.
+const SettingsName = "settings.yaml"
+
+// ApplyEvent is the ledger's kind of entry for settings that took effect. Its data is an [Applied].
+const ApplyEvent = "settings.apply"
+
+// Applied is what the settings said when an operator last applied them. The zero Applied is a home
+// where nobody ever did.
+type Applied struct {
+	Digest     string   `json:"digest"` // SHA-256 of the file, hex; "" where there is none
+	Workspaces []string `json:"workspaces"`
+	Operator   Operator `json:"operator,omitempty"`
+	Person     string   `json:"person,omitempty"`
+}
+
+// SettingsState is the file beside what was applied.
+type SettingsState struct {
+	File       string   `json:"file"`
+	Digest     string   `json:"digest"`            // of the file as it is now
+	Text       string   `json:"text"`              // its content
+	Applied    Applied  `json:"applied"`           // what holds
+	Changed    bool     `json:"changed"`           // the file is not what was applied
+	Workspaces []string `json:"workspaces"`        // what the file says
+	Fault      string   `json:"fault,omitempty"`   // why the file cannot be used as it is
+	Dir        string   `json:"dir,omitempty"`     // the directory asked about, canonical
+	Inside     bool     `json:"inside,omitempty"`  // it lies in one of the file's workspaces
+	Refusal    string   `json:"refusal,omitempty"` // why calls get no workspace now
+}
+
+// Settings owns $BAILEY_HOME/settings.yaml. The file is read when the gateway starts and when an
+// operator applies it, never because it changed: a file that is not what the ledger last recorded is not
+// used, and then no call gets a workspace.
+type Settings struct {
+	home       Home
+	workspaces *Workspaces
+	note       func(ctx context.Context, kind string, data any) error
+
+	mu      sync.Mutex // one apply at a time; guards what follows
+	applied Applied
+	shut    error // why the settings are not in use
+}
+
+// OpenSettings reads the home's settings and puts them to use if they are what was applied last.
+func OpenSettings(home Home, w *Workspaces, last Applied, note func(context.Context, string, any) error, log *slog.Logger) *Settings {
+	s := &Settings{home: home, workspaces: w, note: note, applied: last}
+	s.shut = s.check()
+	if s.shut != nil {
+		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
+	}
+	if info, err := os.Lstat(s.path()); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("the settings are open to others", "file", s.path(), "mode", info.Mode().Perm(), "cure", "chmod 600")
+	}
+	w.use(last.Workspaces, s.shut)
+	return s
+}
+
+func (s *Settings) path() string { return s.home.path(SettingsName) }
+
+// check says why what was applied cannot be used.
+func (s *Settings) check() error {
+	text, err := s.read()
+	switch {
+	case err != nil:
+		return err
+	case digest(text) != s.applied.Digest && text == nil:
+		return handMade("is missing", nil)
+	case digest(text) != s.applied.Digest:
+		return handMade("was changed by hand", nil)
+	}
+	for _, dir := range s.applied.Workspaces {
+		if why := s.workspaces.unfit(dir); why != "" {
+			return handMade(fmt.Sprintf("names the workspace %s, which is now %s", dir, why), nil)
+		}
+	}
+	return nil
+}
+
+func handMade(what string, err error) error {
+	return &bailey.Error{Kind: bailey.Denied, Message: SettingsName + " " + what, Err: err,
+		Hint: "bailey init --apply shows the difference and applies it"}
+}
+
+// read returns the file's text, nil when there is none. It follows no link and waits for no pipe.
+func (s *Settings) read() ([]byte, error) {
+	info, err := os.Lstat(s.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && !info.Mode().IsRegular():
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return nil, handMade("cannot be read", err)
+	}
+	f, err := os.Open(s.path())
+	if err != nil {
+		return nil, handMade("cannot be read", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
+	if err == nil && len(text) > maxSettings {
+		err = fmt.Errorf("it is over the %d bytes allowed", maxSettings)
+	}
+	if err != nil {
+		return nil, handMade("cannot be read", err)
+	}
+	return text, nil // not nil: an empty file is not a missing one
+}
+
+// digest is the SHA-256 of a file, hex, and "" for none.
+func digest(text []byte) string {
+	if text == nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// State looks at the file. When dir is not empty it must be fit for a workspace.
+func (s *Settings) State(dir string) (st SettingsState, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st = SettingsState{File: s.path(), Applied: s.applied, Workspaces: []string{}}
+	if s.shut != nil {
+		st.Refusal = s.shut.Error()
+	}
+	if dir != "" {
+		if st.Dir, err = s.workspaces.fit(dir); err != nil {
+			return st, err
+		}
+	}
+	text, err := s.read()
+	if err != nil {
+		st.Changed, st.Fault = true, err.Error()
+		return st, nil
+	}
+	st.Text, st.Digest = string(text), digest(text)
+	st.Changed = st.Digest != s.applied.Digest
+	if st.Workspaces, err = ParseSettings(text); err != nil {
+		st.Workspaces, st.Fault = []string{}, err.Error()
+	}
+	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
+	return st, nil
+}
+
+// Apply makes text the settings, durably, and uses them from the next call on. text nil keeps the file
+// as it is. base is the digest of the file that the operator was shown: another one by now is a Conflict.
+func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Applied) (Applied, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.read()
+	if err != nil {
+		return s.applied, err
+	}
+	if digest(old) != base {
+		return s.applied, &bailey.Error{Kind: bailey.Conflict, Message: SettingsName + " changed meanwhile",
+			Hint: "look at it again: bailey init"}
+	}
+	keep := text == nil
+	if keep {
+		text = old
+	}
+	if by.Workspaces, err = s.fitted(text); err != nil {
+		return s.applied, err
+	}
+	by.Digest = digest(text)
+	record := func() error { return s.note(ctx, ApplyEvent, by) }
+	if keep {
+		err = record()
+	} else {
+		err = s.write(text, record)
+	}
+	if err != nil {
+		return s.applied, err
+	}
+	s.applied, s.shut = by, nil
+	s.workspaces.use(by.Workspaces, nil)
+	return by, nil
+}
+
+func (s *Settings) write(text []byte, record func() error) error {
+	root, err := os.OpenRoot(string(s.home))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return Replace(root, SettingsName, text, 0o600, record)
+}
+
+// fitted returns the workspaces that text names; each must exist, be canonical and fit.
+func (s *Settings) fitted(text []byte) ([]string, error) {
+	dirs, err := ParseSettings(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		real, err := s.workspaces.fit(dir)
+		if err == nil && real != dir {
+			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
+}

@@ -1,0 +1,367 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"bailey"
+	"bailey/pack"
+)
+
+func TestSettingsAreReadStrictly(t *testing.T) {
+	many := "workspaces:\n"
+	for i := range maxWorkspaces + 1 {
+		many += fmt.Sprintf("  - /w/%d\n", i)
+	}
+	for _, c := range []struct{ name, text, want string }{ // want: the workspaces, or what the error holds
+		{"nothing", "", "[]"},
+		{"comments", "# a\n\n# b\n", "[]"},
+		{"no value", "workspaces:\n", "[]"},
+		{"empty list", "workspaces: []\n", "[]"},
+		{"block", "workspaces:\n  - /a\n  - \"/b c\" # why\n", "[/a /b c]"},
+		{"flow", "workspaces: [/a, /b]", "[/a /b]"},
+		{"unknown key", "workspaces: []\nworkspace: /a\n", ":2:1: \"workspace\" is no setting"},
+		{"key twice", "workspaces: []\nworkspaces: []\n", ":2:1"},
+		{"a text", "workspaces: /a\n", ":1:13"},
+		{"no mapping", "- /a\n", ":1:1"},
+		{"relative", "workspaces:\n  - a\n", ":2:5"},
+		{"home sign", "workspaces: [~/a]", ":1:14"},
+		{"unclean", "workspaces:\n  - /a/../b\n", "clean"},
+		{"slash at the end", "workspaces:\n  - /a/\n", "clean"},
+		{"twice", "workspaces: [/a, /a]\n", "twice"},
+		{"number", "workspaces: [1]\n", "path of a directory"},
+		{"null", "workspaces: [null]\n", "path of a directory"},
+		{"mapping", "workspaces: [{a: b}]\n", "path of a directory"},
+		{"alias", "workspaces: [&a /a, *a]\n", ":1:14: anchors"},
+		{"escape hides", `workspaces: ["/a\u202e"]`, "clean"},
+		{"newline hides", `workspaces: ["/a\nb"]`, "clean"},
+		{"two documents", "workspaces: []\n---\nworkspaces: [/a]\n", "2 documents"},
+		{"torn", "workspaces: [/a", ":1:"},
+		{"tab", "workspaces:\n\t- /a\n", ":2:"},
+		{"not UTF-8", "workspaces: [/a\xff]\n", "UTF-8"},
+		{"huge", strings.Repeat("#", maxSettings+1), "bytes"},
+		{"deep", strings.Repeat("[", maxSettings), "settings.yaml"},
+		{"many", many, "65 workspaces"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dirs, err := ParseSettings([]byte(c.text))
+			if got := fmt.Sprint(dirs); strings.HasPrefix(c.want, "[") {
+				if err != nil || got != c.want {
+					t.Errorf("%s, %v; want %s", got, err, c.want)
+				}
+			} else if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), c.want) || bailey.HintOf(err) == "" {
+				t.Errorf("%s, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestAddWorkspaceKeepsTheRest(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"after the last", "# mine\nworkspaces:\n- /a # first\n- /b\n# end\n", "# mine\nworkspaces:\n- /a # first\n- /b\n- \"/x y\"\n# end\n"},
+		{"no newline at the end", "workspaces:\n    - /a", "workspaces:\n    - /a\n    - \"/x y\"\n"},
+		{"below the key", "workspaces:\n# none yet\n", "workspaces:\n  - \"/x y\"\n# none yet\n"},
+		{"without the key", "# mine\n", "# mine\nworkspaces:\n  - \"/x y\"\n"},
+		{"an empty file", "", "workspaces:\n  - \"/x y\"\n"},
+		{"a form it does not know", "workspaces: [/a]\n", ""},
+		{"an empty list", "workspaces: []\n", ""},
+		{"damaged", "workspace: []\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := AddWorkspace([]byte(c.text), "/x y")
+			if c.want == "" {
+				if err == nil || bailey.HintOf(err) == "" {
+					t.Errorf("%q, %v: want an error with a cure", got, err)
+				}
+			} else if err != nil || strings.TrimLeft(string(got), "\n") != c.want {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+	if fresh, err := AddWorkspace(nil, "/x"); err != nil || !bytes.HasPrefix(fresh, []byte(freshSettings)) {
+		t.Errorf("%s, %v", fresh, err)
+	}
+	if _, err := AddWorkspace(nil, "/x\x1b[2J"); !errors.Is(err, bailey.Invalid) {
+		t.Errorf("a path that moves the cursor: %v", err)
+	}
+}
+
+// FuzzSettings: whatever is in the file, it is refused or names absolute paths, and what is added to it
+// is there afterwards, after all that was there before.
+func FuzzSettings(f *testing.F) {
+	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
+		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dirs, err := ParseSettings(text)
+		if err != nil {
+			if !errors.Is(err, bailey.Invalid) {
+				t.Fatalf("no kind: %v", err)
+			}
+			return
+		}
+		for _, d := range dirs {
+			if !filepath.IsAbs(d) || !plain(d) {
+				t.Fatalf("%q is a workspace", d)
+			}
+		}
+		if more, err := AddWorkspace(text, "/new"); err == nil {
+			if now, err := ParseSettings(more); err != nil || !slices.Equal(now, append(dirs, "/new")) {
+				t.Fatalf("%q became %q: %v, %v", text, more, now, err)
+			}
+		}
+	})
+}
+
+// book is a home with settings, and what was noted about them.
+type book struct {
+	*Settings
+	dir  string // a yard
+	log  bytes.Buffer
+	last Applied
+	fail error
+}
+
+func newBook(t *testing.T) *book {
+	b := &book{dir: yard(t)}
+	b.open(t)
+	return b
+}
+
+// open is a gateway's start: it knows what the ledger recorded last.
+func (b *book) open(t *testing.T) {
+	t.Helper()
+	home := filepath.Join(b.dir, "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorkspaces([]string{b.dir + "/secret", home}, nil)
+	b.Settings = OpenSettings(Home(home), w, b.last, func(_ context.Context, kind string, data any) error {
+		if b.fail == nil && kind == ApplyEvent {
+			b.last = data.(Applied)
+		}
+		return b.fail
+	}, slog.New(slog.NewTextHandler(&b.log, nil)))
+}
+
+func (b *book) put(t *testing.T, text string) (Applied, error) {
+	t.Helper()
+	st, err := b.State("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Apply(t.Context(), st.Digest, []byte(text), Applied{Operator: Env})
+}
+
+// reach is whether a call that stands in a directory gets a path.
+func (b *book) reach(from, path string) error {
+	call := bailey.Call{Dir: filepath.Join(b.dir, from), Session: bailey.Session{ID: bailey.NewSessionID()}}
+	p, err := b.workspaces.Open(call, pack.PathInput{Name: "repo"}, path)
+	if err == nil {
+		p.File.Close()
+	}
+	return err
+}
+
+func TestApplyBoundsEveryPath(t *testing.T) {
+	b := newBook(t)
+	if err := b.reach("outside", "."); err != nil {
+		t.Errorf("while a home names no workspace the client's directory is it: %v", err)
+	}
+	got, err := b.put(t, "workspaces:\n  - "+b.dir+"/project/sub\n")
+	if err != nil || got.Operator != Env || !slices.Equal(got.Workspaces, []string{b.dir + "/project/sub"}) || got.Digest == "" || b.last.Digest != got.Digest {
+		t.Fatalf("%+v, %v, noted %+v", got, err, b.last)
+	}
+	if info, err := os.Stat(b.path()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	for _, c := range []struct {
+		from, path string
+		ok         bool
+	}{
+		{"project/sub", ".", true}, {"outside", "../project/sub", true}, {"/", b.dir + "/project/sub", true}, {"project", "in", true},
+		{"outside", ".", false}, {"project", ".", false}, {"project", "file", false}, {"project/sub", "..", false},
+	} {
+		if err := b.reach(c.from, c.path); (err == nil) != c.ok || err != nil && !errors.Is(err, bailey.Denied) {
+			t.Errorf("%s from %s: %v", c.path, c.from, err)
+		}
+	}
+	if _, err := b.put(t, "workspaces: ["+b.dir+"/project/sub, "+b.dir+"/outside]\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.reach("outside", "."); err != nil {
+		t.Errorf("from the next call on: %v", err)
+	}
+	b.open(t)
+	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || b.log.Len() > 0 {
+		t.Errorf("a new gateway uses what was applied: %v, %s", err, b.log.String())
+	}
+}
+
+func TestUnfitWorkspacesAreNotApplied(t *testing.T) {
+	b := newBook(t)
+	for _, dir := range []string{"/", "/usr", "/etc", "/proc", b.dir, b.dir + "/secret", b.dir + "/home", b.dir + "/none", b.dir + "/toproject", b.dir + "/project/file"} {
+		if _, err := b.put(t, "workspaces: ["+dir+"]\n"); err == nil {
+			t.Errorf("%s became a workspace", dir)
+		}
+		if _, err := b.State(dir); err == nil && dir != b.dir+"/toproject" {
+			t.Errorf("%s looks fit", dir)
+		}
+	}
+	if st, _ := b.State(b.dir + "/toproject"); st.Dir != b.dir+"/project" {
+		t.Errorf("%+v: a workspace is canonical", st)
+	}
+	if _, err := os.Lstat(b.path()); err == nil || b.last.Digest != "" {
+		t.Error("something was written or noted")
+	}
+}
+
+// TestHandMadeSettingsAreNotUsed: what the ledger did not record last is not used, and then no call gets
+// a workspace, until an operator applies it.
+func TestHandMadeSettingsAreNotUsed(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"a space more":   func(p string) error { return os.WriteFile(p, []byte(" "), 0o600) },
+		"removed":        os.Remove,
+		"a link":         func(p string) error { return errors.Join(os.Rename(p, p+"2"), os.Symlink(p+"2", p)) },
+		"a pipe":         func(p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) },
+		"a directory":    func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) },
+		"huge":           func(p string) error { return os.Truncate(p, 1<<30) },
+		"another's list": func(p string) error { return os.WriteFile(p, []byte("workspaces: [/]\n"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook(t)
+			if _, err := b.put(t, "workspaces: ["+b.dir+"/project]\n"); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(b.path()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.reach("project", "."); err != nil {
+				t.Errorf("a living gateway keeps what was applied: %v", err)
+			}
+			b.open(t)
+			if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || !strings.Contains(bailey.HintOf(err), "init --apply") {
+				t.Errorf("a call got a workspace, or no cure: %v", err)
+			}
+			if !strings.Contains(b.log.String(), "settings") {
+				t.Errorf("the log says nothing: %q", b.log.String())
+			}
+			if st, err := b.State(""); err != nil || !st.Changed || st.Refusal == "" {
+				t.Errorf("%+v, %v", st, err)
+			}
+		})
+	}
+}
+
+func TestApplyOfAHandMadeFile(t *testing.T) {
+	b := newBook(t)
+	os.WriteFile(b.path(), []byte("# mine\nworkspaces: ["+b.dir+"/project]\n"), 0o600)
+	b.open(t)
+	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) {
+		t.Errorf("a file that nobody applied is used: %v", err)
+	}
+	st, _ := b.State("")
+	if _, err := b.Apply(t.Context(), "00", nil, Applied{}); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("another file than was shown: %v", err)
+	}
+	if _, err := b.Apply(t.Context(), st.Digest, nil, Applied{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.reach("project", "sub"); err != nil {
+		t.Error(err)
+	}
+	if text, _ := os.ReadFile(b.path()); !strings.HasPrefix(string(text), "# mine") {
+		t.Errorf("applying wrote %q", text)
+	}
+}
+
+// TestUnrecordedSettingsAreNotUsed: no event, no change.
+func TestUnrecordedSettingsAreNotUsed(t *testing.T) {
+	b := newBook(t)
+	b.fail = errors.New("the disk is full")
+	if _, err := b.put(t, "workspaces: ["+b.dir+"/project]\n"); !errors.Is(err, b.fail) {
+		t.Fatal(err)
+	}
+	if err := b.reach("outside", "."); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(string(b.home)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWorkspaceUnfitByNow(t *testing.T) {
+	b := newBook(t)
+	b.last = Applied{Workspaces: []string{b.dir + "/secret"}, Digest: digest([]byte("x"))}
+	os.WriteFile(b.path(), []byte("x"), 0o644)
+	b.open(t)
+	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "masked") {
+		t.Error(err)
+	}
+	if !strings.Contains(b.log.String(), "open to others") {
+		t.Errorf("mode 0644 goes unsaid: %s", b.log.String())
+	}
+}
+
+func TestAppliesComeOneByOne(t *testing.T) {
+	b := newBook(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		dir := fmt.Sprintf("%s/project/%d", b.dir, i)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for {
+				st, err := b.State(dir)
+				var old []byte
+				if st.Digest != "" {
+					old = []byte(st.Text)
+				}
+				text, err2 := AddWorkspace(old, dir)
+				if err = errors.Join(err, err2); err == nil {
+					_, err = b.Apply(context.Background(), st.Digest, text, Applied{})
+				}
+				if !errors.Is(err, bailey.Conflict) {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(b.last.Workspaces) != 8 {
+		t.Errorf("%v: one apply lost another's", b.last.Workspaces)
+	}
+}
+
+func TestActsWantAnOperator(t *testing.T) {
+	acted := 0
+	_, client, _ := start(t, func(c *Config) {
+		c.Acts = map[string]Verb{"change": func(context.Context, Query, bailey.Call) (any, error) { acted++; return "done", nil }}
+	})
+	var out string
+	for _, op := range []Operator{"", "agent", "Terminal"} {
+		if err := client.Look(t.Context(), Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted > 0 {
+			t.Errorf("operator %q: %v", op, err)
+		}
+	}
+	for _, op := range []Operator{Terminal, Env} {
+		if err := client.Look(t.Context(), Query{Verb: "change", Operator: op}, &out); err != nil || out != "done" {
+			t.Errorf("operator %q: %q, %v", op, out, err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package ledger
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// frail are file systems, by their magic (statfs(2)), on which what was synced may still be lost, and why.
+var frail = map[int64]string{
+	unix.TMPFS_MAGIC:           "tmpfs keeps the ledger in memory: a restart of the machine loses it",
+	unix.RAMFS_MAGIC:           "ramfs keeps the ledger in memory: a restart of the machine loses it",
+	unix.OVERLAYFS_SUPER_MAGIC: "the ledger lies on an overlay, as in a container: it goes when the container goes, and a volatile overlay syncs nothing",
+	unix.NFS_SUPER_MAGIC:       "the ledger lies on NFS: how durable it is, the server decides (its async export loses what was synced)",
+	unix.SMB_SUPER_MAGIC:       "the ledger lies on SMB: how durable it is, the server decides",
+	unix.SMB2_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
+	unix.CIFS_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
+	unix.V9FS_MAGIC:            "the ledger lies on 9p, a file system of the machine's host: how durable it is, the host decides",
+	unix.FUSE_SUPER_MAGIC:      "the ledger lies on FUSE: how durable it is, a program in user space decides",
+}
+
+// Durability says in a sentence why what is synced in dir may be lost all the same, and "" where a
+// sync holds as far as the disk keeps its word.
+func Durability(dir string) (string, error) {
+	var st unix.Statfs_t
+	if err := restart(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
+	}
+	return frail[int64(st.Type)], nil
+}

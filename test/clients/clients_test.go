@@ -1,0 +1,133 @@
+// Package clients lets MCP clients that other people wrote connect to `bailey serve` as their own
+// documentation says, and call what they can call. Each is skipped by its name where it is not installed.
+package clients
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bailey/internal/ktest"
+)
+
+// clients are programs from npm. What one prints has to hold every text of its steps.
+var clients = []struct {
+	name  string
+	files map[string]string // configuration it reads, in the project; %s is the installed program
+	steps []step
+}{
+	{"mcp-inspector-cli", nil, []step{
+		{[]string{"--cli", "%s", "serve", "--method", "tools/list"}, []string{`"git_log"`, `"system_echo"`}},
+		{[]string{"--cli", "%s", "serve", "--method", "tools/call", "--tool-name", "git_log", "--tool-arg", "repo=."}, []string{"the first commit"}},
+		{[]string{"--cli", "%s", "serve", "--method", "tools/call", "--tool-name", "git_log", "--tool-arg", "repo=/etc"}, []string{" is outside the workspace ", `"isError": true`}},
+	}},
+	{"mcporter", map[string]string{"mcporter.json": servers}, []step{
+		{[]string{"--config", "mcporter.json", "list", "bailey"}, []string{"git_log", "7 tools"}},
+		{[]string{"--config", "mcporter.json", "call", "bailey.git_log", "repo=.", "limit=3"}, []string{"the first commit"}},
+		{[]string{"--config", "mcporter.json", "call", "bailey.git_log", "repo=/etc"}, []string{" is outside the workspace ", `"hint"`}},
+	}},
+	{"mcp-cli", map[string]string{"servers.json": servers}, []step{
+		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"."}`}, []string{"the first commit"}},
+		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"/etc"}`}, []string{" is outside the workspace "}},
+	}},
+	// opencode has no verb that calls a tool without a model: it connects and lists.
+	{"opencode", map[string]string{"opencode.json": `{"mcp":{"bailey":{"type":"local","command":["%s","serve"],"enabled":true}}}`}, []step{
+		{[]string{"mcp", "list"}, []string{"bailey", "connected"}},
+	}},
+}
+
+type step struct {
+	args  []string
+	tells []string
+}
+
+// servers is the configuration most clients share.
+const servers = `{"mcpServers":{"bailey":{"command":"%s","args":["serve"]}}}`
+
+func TestClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the program: runs without -short")
+	}
+	ktest.Require(t, "userns", "netns", "git", "go")
+	p := newProject(t)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			ktest.Require(t, c.name)
+			for name, text := range c.files {
+				if err := os.WriteFile(filepath.Join(p.dir, name), fmt.Appendf(nil, text, p.program), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range c.steps {
+				p.step(t, c.name, s)
+			}
+		})
+	}
+}
+
+// project is a repository with one commit, with a home and an installed program beside it.
+type project struct {
+	dir, program string
+	env          []string
+}
+
+func newProject(t *testing.T) *project {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := filepath.Join(root, "me")
+	p := &project{dir: filepath.Join(me, "project"), program: filepath.Join(me, "bin", "bailey")}
+	p.env = append(os.Environ(), "HOME="+me, "BAILEY_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
+		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b", "NO_COLOR=1")
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.Command("go", "install", "-buildvcs=false", "./cmd/bailey")
+	install.Dir, install.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+filepath.Dir(p.program))
+	for _, cmd := range []*exec.Cmd{install, p.command("git", "init", "-q"), p.command("git", "commit", "-q", "--allow-empty", "-m", "the first commit")} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+	}
+	t.Cleanup(func() { end(filepath.Join(me, ".bailey", "ledger", "lock")) })
+	return p
+}
+
+// end ends the gateway whose number the lock holds, as docs/operations.md says.
+func end(lock string) {
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		return // no gateway was started
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		syscall.Kill(pid, syscall.SIGTERM)
+	}
+}
+
+func (p *project) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	return cmd
+}
+
+// step runs a client once. Clients disagree on the exit code of a refused call, so their words count.
+func (p *project) step(t *testing.T, name string, s step) {
+	t.Helper()
+	var args []string
+	for _, a := range s.args {
+		args = append(args, strings.ReplaceAll(a, "%s", p.program))
+	}
+	out, err := p.command(name, args...).CombinedOutput()
+	for _, tell := range s.tells {
+		if !strings.Contains(string(out), tell) {
+			t.Errorf("%s %v (%v) does not tell %q: %s", name, args, err, tell, out)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package day
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey/internal/ktest"
+)
+
+// An agent is who works through the gate this day.
+type agent interface {
+	tools() []string                               // that it was offered, by Bailey's names
+	call(tool string, input map[string]any) answer // one call and what came of it
+	leave()
+}
+
+// prefix is what Claude Code puts before the tools of the server that was added as "bailey".
+const prefix = "mcp__bailey__"
+
+// claude is Claude Code with a scripted model.
+type claude struct {
+	t       *testing.T
+	model   *model
+	cmd     *exec.Cmd
+	out     *bytes.Buffer
+	gone    chan error
+	offered []string
+	calls   int
+}
+
+// hireClaude connects Claude Code as the README says, and begins a conversation.
+func hireClaude(t *testing.T, u *user) agent {
+	ktest.Require(t, "claude", "node")
+	if out, err := u.command(u.home, "claude", "--version").CombinedOutput(); err != nil {
+		ktest.Missing(t, "claude", fmt.Errorf("as %s: %v: %s", u.name, err, out))
+	}
+	c := &claude{t: t, model: newModel(t), out: &bytes.Buffer{}, gone: make(chan error, 1)}
+	u.must(u.project, "claude", "mcp", "add", "bailey", "--", "bailey", "serve")
+	c.cmd = u.command(u.project, "claude", "-p", "Look after this project.", "--allowedTools", "mcp__bailey")
+	c.cmd.Env = append(c.cmd.Env, "ANTHROPIC_BASE_URL="+c.model.url, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1")
+	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.gone <- c.cmd.Wait() }()
+	t.Cleanup(func() { c.cmd.Process.Kill() })
+	for _, name := range c.hear().tools {
+		if name, ok := strings.CutPrefix(name, prefix); ok {
+			c.offered = append(c.offered, name)
+		}
+	}
+	return c
+}
+
+func (c *claude) hear() turn {
+	c.t.Helper()
+	select {
+	case now := <-c.model.heard:
+		return now
+	case err := <-c.gone:
+		c.t.Fatalf("claude ended: %v\n%s", err, c.out)
+	case <-time.After(patience):
+		c.t.Fatal("claude says nothing")
+	}
+	return turn{}
+}
+
+func (c *claude) tools() []string { return c.offered }
+
+func (c *claude) call(tool string, input map[string]any) answer {
+	c.t.Helper()
+	c.calls++
+	c.model.says <- reply{id: fmt.Sprintf("toolu_%04d", c.calls), tool: prefix + tool, input: input}
+	return c.hear().answer
+}
+
+func (c *claude) leave() {
+	c.t.Helper()
+	c.model.says <- reply{text: "That was the day."}
+	select {
+	case err := <-c.gone:
+		if err != nil || !strings.Contains(c.out.String(), "That was the day.") {
+			c.t.Errorf("claude ended with %v\n%s", err, c.out)
+		}
+	case <-time.After(patience):
+		c.t.Fatal("claude does not end")
+	}
+}
+
+// plainClient is the protocol's own client, without a model.
+type plainClient struct {
+	t       *testing.T
+	session *mcp.ClientSession
+}
+
+func hireClient(t *testing.T, u *user) agent {
+	client := mcp.NewClient(&mcp.Implementation{Name: "a client", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: u.command(u.project, "bailey", "serve")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &plainClient{t, session}
+}
+
+func (p *plainClient) tools() (names []string) {
+	list, err := p.session.ListTools(p.t.Context(), nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+func (p *plainClient) call(tool string, input map[string]any) answer {
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	res, err := p.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: input})
+	if err != nil {
+		return answer{text: err.Error(), bad: true}
+	}
+	content, err := json.Marshal(res.Content)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer{text: plain(content), bad: res.IsError}
+}
+
+func (p *plainClient) leave() { p.session.Close() }

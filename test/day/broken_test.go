@@ -1,0 +1,126 @@
+package day
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey/internal/ktest"
+)
+
+// broken are gates with one line changed, at least one for each stage that has something to do on this
+// day. The old text must stand in the file exactly once.
+var broken = []struct{ stage, law, file, old, new string }{
+	{"intent", "what an intent holds is redacted", "internal/gate/receipt.go",
+		"inline(c.Redactor.Value(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)"},
+	{"lookup", "the capability named is the one that runs", "internal/gate/course.go",
+		"c.Catalog.Lookup(c.call.Capability)", `c.Catalog.Lookup("system.date")`},
+	{"restore", "a secret's token stays a token", "internal/gateway/redaction.go",
+		"Restore(_ bailey.SessionID, _ *pack.Capability, input map[string]any) (map[string]any, []string, error) {\n",
+		"Restore(id bailey.SessionID, _ *pack.Capability, input map[string]any) (map[string]any, []string, error) {\n" +
+			"	for k, v := range input {\n		if s, ok := v.(string); ok {\n			input[k] = r.table(id).Restore(s)\n		}\n	}\n"},
+	{"check", "input is what the manifest describes", "internal/gate/course.go",
+		"	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {", "	if _, err = c.manifest.Check(c.input, c.text); false {"},
+	{"check", "a path stays in the workspace", "internal/gateway/workspace.go",
+		"	case !within(root, real):", "	case false:"},
+	{"decide", "policy decides", "internal/gate/course.go",
+		"	c.decision = c.Policy.Decide(c.request())\n", "	c.decision = bailey.Decision{Effect: bailey.Allow}\n"},
+	{"confirm", "the policy of now decides last", "internal/gate/course.go",
+		"	d := c.Policy.Decide(c.request())\n", "	d := bailey.Decision{Effect: bailey.Allow}\n"},
+	{"run", "what was allowed runs", "internal/gate/course.go",
+		"	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})", "	exit, err := bailey.Exit{}, error(nil)"},
+	{"run", "a tool that failed is no success", "internal/gate/course.go",
+		"	case exit.Code != 0:", "	case false:"},
+	{"cage", "nothing of the workspace is executed", "internal/jail/plan.go",
+		"unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC\n", "unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV\n"},
+	{"cage", "there is no shell", "internal/jail/compose_linux.go",
+		"	l.tool(t)\n", "	l.tool(t)\n	if sh, err := r.jail.tools.find(\"sh\"); err == nil {\n		l.tool(sh)\n	}\n"},
+	{"redact", "output is redacted", "internal/gate/capture.go",
+		"	if _, err := p.redact.Write(b); err != nil {", "	if _, err := p.limit.Write(b); err != nil {"},
+	{"outcome", "every exit is sealed", "internal/gate/gate.go",
+		"	defer func() { res = c.seal(seal, recover()) }()", "	_ = seal\n	defer func() { res = c.result(c.outcome()) }()"},
+	{"ledger", "an entry's hash covers the one before", "audit/line.go",
+		"	d.Write(prev[:])\n", "	d.Write(make([]byte, len(prev)))\n"},
+	{"ledger", "what a dead gateway left open is closed as interrupted", "internal/ledger/recover.go",
+		"Status: bailey.Interrupted,", "Status: bailey.OK,"},
+	{"door", "no call is said again to the next gateway", "internal/gateway/relay.go",
+		`	case "notifications/initialized":`, `	case "notifications/initialized", "tools/call":`},
+}
+
+// TestTableIsDocumented holds the table in docs/threat-model.md against this one.
+func TestTableIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range broken {
+		if row := "| " + b.stage + " | " + b.law + " | `" + b.file + "` |"; !strings.Contains(string(text), row) {
+			t.Errorf("docs/threat-model.md lacks the row %s", row)
+		}
+	}
+}
+
+// TestBrokenGates lives the day with each broken gate, and wants it to end badly. The installed program
+// is built from the tree with the broken file laid over it; nothing on disk changes.
+func TestBrokenGates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs time: runs without -short")
+	}
+	ktest.Require(t, "userns", "netns", "git", "go", "python3")
+	for _, b := range broken {
+		t.Run(b.stage+": "+b.law, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDayWithAnyClient$", "-test.v", "-test.count=1")
+			cmd.Env = append(os.Environ(), overlayEnv+"="+overlay(t, b.file, b.old, b.new))
+			out, err := cmd.CombinedOutput()
+			switch {
+			case err == nil:
+				t.Fatalf("the day did not notice:\n%s", out)
+			case !strings.Contains(string(out), begins):
+				t.Fatalf("the day was not lived:\n%s", out)
+			}
+			t.Log(first(string(out)))
+		})
+	}
+}
+
+// first returns the complaint that the day began its end with.
+func first(out string) string {
+	_, after, _ := strings.Cut(out, begins+"\n")
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(line)
+}
+
+// overlay writes a broken file and the list that lays it over the tree.
+func overlay(t *testing.T, file, old, new string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), old); n != 1 {
+		t.Fatalf("%q stands %d times in %s, want once", old, n, file)
+	}
+	dir := t.TempDir()
+	laid := filepath.Join(dir, filepath.Base(file))
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{path: laid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{laid: strings.Replace(string(text), old, new, 1), filepath.Join(dir, "overlay.json"): string(list)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "overlay.json")
+}
