@@ -22,14 +22,15 @@ func TestInitAsks(t *testing.T) {
 		{name: "Enter", keys: "\n"}, {name: "n", keys: "n\n"}, {name: "no", keys: "no\r"}, {name: "Escape", keys: "\x1b"}, {name: "an arrow", keys: "\x1b[A"},
 		{name: "end of the input", keys: "\x04"}, {name: "something else", keys: "yep\n"}, {name: "taken back", keys: "y\x7f\n"}, {name: "not a letter", keys: "y\x00\n"},
 		{name: "too long", keys: strings.Repeat("y", 5000) + "\n"},
-		{name: "hung up", keys: hangUp}, {name: "typed ahead", early: "y\n", keys: "\n"},
+		{name: "hung up", keys: hangUp}, {name: "interrupted", keys: interrupt}, {name: "typed ahead", early: "y\n", keys: "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			said, code := y.dialog(t, c.early, c.keys, "init", y.repo)
-			if code != exitDenied && c.keys != hangUp || code == exitOK {
+			signal := c.keys == hangUp || c.keys == interrupt
+			if code != exitDenied && !signal || code == exitOK || c.keys == interrupt && code != 130 {
 				t.Errorf("exit code %d\n%s", code, said)
 			}
-			if c.keys != hangUp && (!strings.Contains(said, `+   - "`+y.repo+`"`) || !strings.Contains(said, "nothing was changed")) {
+			if !signal && (!strings.Contains(said, `+   - "`+y.repo+`"`) || !strings.Contains(said, "nothing was changed")) {
 				t.Errorf("said %s", said)
 			}
 			if _, err := os.Stat(settings); err == nil {

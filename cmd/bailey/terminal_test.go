@@ -18,8 +18,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// hangUp as keys closes the terminal.
-const hangUp = "hang up"
+// hangUp as keys closes the terminal, interrupt is what Ctrl-C sends.
+const (
+	hangUp    = "hang up"
+	interrupt = "\x03"
+)
 
 // dialog runs the program on a fresh pseudo terminal (pts(4)), types early at once and keys when it is
 // asked, and returns what stood on the screen and the exit code.
@@ -28,7 +31,7 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	master, slave := pty(t)
 	cmd := y.command(y.program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if early != "" {
 		master.WriteString(early)
 	}
@@ -57,6 +60,9 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
+	}
+	if at, ok := termios(master); keys != hangUp && (!ok || at.Lflag&(syscall.ICANON|syscall.ECHO) != syscall.ICANON|syscall.ECHO) {
+		t.Error("the terminal is not left as it was")
 	}
 	<-ended
 	return strings.ReplaceAll(s.text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()

@@ -128,7 +128,7 @@ func (c *course) notDurable(err error) bailey.Result {
 	}
 	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true, DryRun: c.call.DryRun,
 		Err: &bailey.Error{Kind: bailey.Unavailable, Message: message,
-			Hint: "look at the ledger's disk, then restart the gateway; the call is recorded as interrupted", Err: err}}
+			Hint: "look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted", Err: err}}
 }
 
 // hide redacts one text.

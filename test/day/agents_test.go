@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ const prefix = "mcp__bailey__"
 // claude is Claude Code with a scripted model.
 type claude struct {
 	t       *testing.T
+	u       *user
 	model   *model
 	cmd     *exec.Cmd
 	out     *bytes.Buffer
@@ -36,14 +39,14 @@ type claude struct {
 	calls   int
 }
 
-// hireClaude connects Claude Code as the README says, and begins a conversation.
+// hireClaude has Bailey connect Claude Code, and begins a conversation.
 func hireClaude(t *testing.T, u *user) agent {
 	ktest.Require(t, "claude", "node")
 	if out, err := u.command(u.home, "claude", "--version").CombinedOutput(); err != nil {
 		ktest.Missing(t, "claude", fmt.Errorf("as %s: %v: %s", u.name, err, out))
 	}
-	c := &claude{t: t, model: newModel(t), out: &bytes.Buffer{}, gone: make(chan error, 1)}
-	u.must(u.project, "claude", "mcp", "add", "bailey", "--", "bailey", "serve")
+	c := &claude{t: t, u: u, model: newModel(t), out: &bytes.Buffer{}, gone: make(chan error, 1)}
+	c.init("--yes")
 	c.cmd = u.command(u.project, "claude", "-p", "Look after this project.", "--allowedTools", "mcp__bailey")
 	c.cmd.Env = append(c.cmd.Env, "ANTHROPIC_BASE_URL="+c.model.url, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1")
@@ -83,6 +86,16 @@ func (c *claude) call(tool string, input map[string]any) answer {
 	return c.hear().answer
 }
 
+// init writes Claude Code's configuration for the project, or takes it away again.
+func (c *claude) init(flags ...string) {
+	c.t.Helper()
+	cmd := c.u.command(c.u.project, "bailey", append([]string{"init", "--claude-code"}, flags...)...)
+	cmd.Env = append(cmd.Env, "BAILEY_OPERATOR=1") // there is no terminal
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("init %v: %v\n%s", flags, err, out)
+	}
+}
+
 func (c *claude) leave() {
 	c.t.Helper()
 	c.model.says <- reply{text: "That was the day."}
@@ -94,9 +107,14 @@ func (c *claude) leave() {
 	case <-time.After(patience):
 		c.t.Fatal("claude does not end")
 	}
+	c.init("--undo", "--yes")
+	if left, err := os.ReadFile(filepath.Join(c.u.project, ".mcp.json")); err == nil && strings.Contains(string(left), "bailey") {
+		c.t.Errorf("after --undo the project still connects: %s", left)
+	}
 }
 
-// plainClient is the protocol's own client, without a model.
+// plainClient is the protocol's own client, without a model: it starts `bailey serve` in a home that nobody
+// has set up.
 type plainClient struct {
 	t       *testing.T
 	session *mcp.ClientSession

@@ -27,7 +27,7 @@ var broken = []struct{ stage, law, file, old, new string }{
 	{"check", "input is what the manifest describes", "internal/gate/course.go",
 		"	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {", "	if _, err = c.manifest.Check(c.input, c.text); false {"},
 	{"check", "a path stays in the workspace", "internal/gateway/workspace.go",
-		"	case !within(root, real):", "	case false:"},
+		"	case !b.hold(real):", "	case false:"},
 	{"decide", "policy decides", "internal/gate/course.go",
 		"	c.decision = c.Policy.Decide(c.request())\n", "	c.decision = bailey.Decision{Effect: bailey.Allow}\n"},
 	{"confirm", "the policy of now decides last", "internal/gate/course.go",

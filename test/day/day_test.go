@@ -154,7 +154,7 @@ func (d *day) mistakes() {
 }
 
 func (d *day) forbidden() {
-	d.refused("denied", "git_status", map[string]any{"repo": filepath.Dir(d.key)}, " is outside the workspace "+d.u.project, "what to do: start from the project's own directory")
+	d.refused("denied", "git_status", map[string]any{"repo": filepath.Dir(d.key)}, " is outside the workspace "+d.u.project, "what to do: ")
 	d.refused("denied", "git_log", map[string]any{"repo": "../diary"}, " is outside the workspace "+d.u.project)
 	d.refused("denied", "git_log", map[string]any{"repo": "shortcut"}, " is outside the workspace "+d.u.project)
 }

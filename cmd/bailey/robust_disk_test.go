@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"bailey/internal/ktest"
+)
+
+// mounted runs a shell script in a mount namespace of its own, where it may mount what it likes. In it
+// bailey is the program, and refused CODE WORD... a call that must fail with that code and say those words.
+func (y *yard) mounted(script string) string {
+	y.t.Helper()
+	ktest.Require(y.t, "unshare", "sh", "mount")
+	flags := []string{"-m"}
+	if os.Geteuid() != 0 {
+		flags = []string{"-m", "--map-current-user", "--keep-caps"}
+	}
+	if out, err := y.command("unshare", append(flags, "mount", "-t", "tmpfs", "none", "/mnt")...).CombinedOutput(); err != nil {
+		ktest.Missing(y.t, "mount", fmt.Errorf("%v: %s", err, out))
+	}
+	prelude := `set -e
+trap 'bailey gateway stop >/dev/null 2>&1 || true' EXIT
+refused() {
+	want=$1; shift # a code, or several that the case accepts
+	got=0; out=$(bailey run system.echo -i message=x 2>&1) || got=$?
+	case " $want " in *" $got "*) ;; *) echo "exit code $got, want $want: $out"; exit 1;; esac
+	for word; do case $out in *"$word"*) ;; *) echo "not said: $word: $out"; exit 1;; esac; done
+}
+fill() { dd if=/dev/zero of="$BAILEY_HOME/fill" bs=4k >/dev/null 2>&1 || true; }
+mkdir -p "$BAILEY_HOME"
+mount -t tmpfs -o size=2m,mode=0700 home "$BAILEY_HOME"
+`
+	cmd := y.command("unshare", append(flags, "sh", "-c", prelude+script)...)
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(y.program)+":"+os.Getenv("PATH"))
+	cmd.Dir = y.repo
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		y.t.Errorf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestFullDisk: no space, no call; with space again, the same gateway goes on. A gateway that has no
+// space to start says so too.
+func TestFullDisk(t *testing.T) {
+	newYard(t).mounted(`
+dd if=/dev/zero of="$BAILEY_HOME/ballast" bs=1k count=1500 2>/dev/null
+bailey run system.echo -i message=before
+fill
+for n in 1 2 3 4 5 6 7 8 9; do bailey run system.echo -i message=$n >/dev/null 2>&1 || break; done # what was reserved
+refused 1 "not recorded" "no space left" "free some space"
+bailey audit verify
+rm "$BAILEY_HOME/fill"
+bailey run system.echo -i message=after
+bailey gateway stop
+fill
+refused "1 127" "no space left" "free some space"
+rm "$BAILEY_HOME/fill"
+bailey run system.echo -i message=again
+bailey audit verify --json | grep '"open":0'
+`)
+}
+
+// TestFullDiskFromTheStart: a home that has never had room for a ledger.
+func TestFullDiskFromTheStart(t *testing.T) {
+	newYard(t).mounted(`
+fill
+refused 127 "no space left" "free some space"
+rm "$BAILEY_HOME/fill"
+bailey run system.echo -i message=again
+bailey audit verify
+`)
+}
+
+// TestReadOnlyHome: nothing can be recorded, so nothing runs; what is there can be verified.
+func TestReadOnlyHome(t *testing.T) {
+	newYard(t).mounted(`
+mount -o remount,ro "$BAILEY_HOME"
+refused 127 "read-only" "BAILEY_HOME"
+mount -o remount,rw "$BAILEY_HOME"
+bailey run system.echo -i message=before
+bailey gateway stop
+mount -o remount,ro "$BAILEY_HOME"
+refused 127 "read-only" "BAILEY_HOME"
+bailey audit verify
+bailey gateway stop
+`)
+}
+
+// TestFrailHome: a home in memory is said to be one.
+func TestFrailHome(t *testing.T) {
+	newYard(t).mounted(`
+bailey run system.echo -i message=x
+grep "a crash of the machine may lose receipts.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"
+`)
+}
