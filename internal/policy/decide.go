@@ -34,7 +34,11 @@ type verdict struct {
 }
 
 // Decide answers one request. It is pure: the same engine and request give the same decision.
-func (e *Engine) Decide(r bailey.Request) bailey.Decision { return e.judge(r).Decision }
+func (e *Engine) Decide(r bailey.Request) bailey.Decision {
+	d := e.judge(r).Decision
+	d.Policy = e.digest
+	return d
+}
 
 func (e *Engine) judge(r bailey.Request) verdict {
 	s := e.slices[r.Capability]

@@ -57,7 +57,7 @@ var mutations = []struct {
 	{"a lease ends with its call", "internal/gate/course.go",
 		"	c.lease.Return()\n", "", "./internal/gate"},
 	{"a path stays in the workspace", "internal/gateway/workspace.go",
-		"	case !within(root, real):", "	case false:", "./internal/gateway"},
+		"	case !b.hold(real):", "	case false:", "./internal/gateway"},
 	{"the workspace is fixed at the first call", "internal/gateway/workspace.go",
 		"	w.roots[call.Session.ID] = root\n", "", "./internal/gateway"},
 	{"a caller that goes away ends its call", "internal/gateway/serve.go",

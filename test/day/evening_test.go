@@ -1,0 +1,95 @@
+package day
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// receipt is what the story reads of one, by the names that docs/operations.md gives.
+type receipt struct {
+	Intent struct {
+		Receipt, Capability, Door, Agent, Session string
+		Input                                     map[string]any
+	}
+	Outcome *struct {
+		Outcome, Decision, Reason string
+		PolicyDigest              string
+		Rules                     []struct{ ID string }
+		Executed                  *bool
+		StdoutBytes               int
+		Cage                      *struct {
+			Cage            string
+			SandboxEnforced bool
+			Layers          []string
+		}
+	}
+}
+
+// evening holds what the agent saw against what the ledger says: each call one intent and one outcome,
+// none lost, none run twice.
+func (d *day) evening() {
+	d.persist()
+	d.agent.leave()
+	var list struct{ Receipts []struct{ ID string } }
+	d.decode(d.u.must(d.u.project, "bailey", "receipts", "list", "--limit", "1000", "--json"), &list)
+	slices.Reverse(list.Receipts)
+	var told []string
+	seen := map[string]int{}
+	for _, row := range list.Receipts {
+		var r receipt
+		d.decode(d.u.must(d.u.project, "bailey", "receipts", "show", row.ID, "--json"), &r)
+		if r.Outcome == nil {
+			d.t.Errorf("%s %s is open", row.ID, r.Intent.Capability)
+			continue
+		}
+		d.complete(row.ID, r)
+		if limit := fmt.Sprint(r.Intent.Input["limit"]); strings.HasPrefix(limit, "1") {
+			seen[limit]++
+			if r.Outcome.Outcome != "ok" && !(d.lost[limit] && r.Outcome.Outcome == "interrupted") {
+				d.t.Errorf("attempt %s ended as %s", limit, r.Outcome.Outcome)
+			}
+			continue
+		}
+		told = append(told, r.Outcome.Outcome)
+	}
+	for i := range d.attempt {
+		limit := fmt.Sprint(101 + i)
+		if n := seen[limit]; n > 1 || n == 0 && !d.lost[limit] {
+			d.t.Errorf("attempt %s has %d receipts; its result was lost: %v", limit, n, d.lost[limit])
+		}
+	}
+	if !slices.Equal(told, d.want) {
+		d.t.Errorf("the receipts tell %v,\nthe day was   %v", told, d.want)
+	}
+}
+
+// complete wants of a receipt what an auditor will ask: who, by which rule, held by what.
+func (d *day) complete(id string, r receipt) {
+	if r.Intent.Agent == "" || r.Intent.Door == "" || r.Intent.Session == "" || r.Intent.Receipt != id {
+		d.t.Errorf("%s does not tell whose call it was: %+v", id, r.Intent)
+	}
+	o := r.Outcome
+	if o.Executed != nil && *o.Executed {
+		if o.Decision != "allow" || len(o.Rules) != 1 || o.Rules[0].ID != "look" {
+			d.t.Errorf("%s ran, and does not tell by which rule: %s %v", id, o.Decision, o.Rules)
+		}
+		if len(o.PolicyDigest) != 64 {
+			d.t.Errorf("%s ran, and does not tell by which policy: %q", id, o.PolicyDigest)
+		}
+		if o.Cage == nil || o.Cage.Cage != "full" || !o.Cage.SandboxEnforced || !slices.Contains(o.Cage.Layers, "netns") || !slices.Contains(o.Cage.Layers, "binds-noexec") {
+			d.t.Errorf("%s ran, and does not tell in which cage: %+v", id, o.Cage)
+		}
+	}
+	if said, ok := r.Intent.Input["message"].(string); ok && o.StdoutBytes > len(said)+2 {
+		d.t.Errorf("%s: the tool was given more than the token %q: it wrote %d bytes", id, said, o.StdoutBytes)
+	}
+}
+
+func (d *day) decode(text string, v any) {
+	d.t.Helper()
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		d.t.Fatalf("%v in %s", err, text)
+	}
+}
