@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"bailey"
@@ -25,6 +26,9 @@ import (
 func examineWorkspace(home gateway.Home, here string, s status) finding {
 	const name = "workspace"
 	why := s.Workspace
+	if _, err := os.Lstat(filepath.Join(string(home), gateway.SettingsName)); !s.Running && err == nil {
+		return finding{name, warning, "the home names workspaces, and no gateway runs that would say whether this is one", "bailey run system.date starts one; then ask again"}
+	}
 	if !s.Running {
 		homes := gateway.Homes()
 		if err := gateway.NewWorkspaces(gateway.Masks(home, homes), homes).Fit(here); err != nil {
@@ -32,7 +36,7 @@ func examineWorkspace(home gateway.Home, here string, s status) finding {
 		}
 	}
 	if why != "" {
-		return finding{name, warning, "calls that take a path are refused from here: " + why, "start from the project's own directory"}
+		return finding{name, warning, "calls that take a path are refused from here: " + why, "start from a directory that is a workspace, or do what the refusal says"}
 	}
 	return finding{name, good, here + " serves as a workspace", ""}
 }
@@ -110,7 +114,12 @@ func examineClaude(here string) finding {
 			continue
 		}
 		if _, err := exec.LookPath(s.Command); err != nil {
-			return finding{name, warning, fmt.Sprintf("%s starts %q, which is not found", file, s.Command), cure}
+			return finding{name, warning, fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
+				"put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
+		}
+		if !s.ours() {
+			return finding{name, warning, fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
+				"look who wrote it; a project's file is no word of yours"}
 		}
 		return finding{name, good, fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), ""}
 	}
@@ -122,8 +131,21 @@ func examineClaude(here string) finding {
 
 // A server is one MCP server as Claude Code's files describe it. What else they hold is not read.
 type server struct {
-	Command string   `json:"command"`
-	Args    []string `json:"args"`
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+}
+
+// ours tells whether a server is this very program, started as an agent should: any other of its name is
+// somebody else's choice.
+func (s *server) ours() bool {
+	path, err := exec.LookPath(s.Command)
+	if err != nil || len(s.Args) != 1 || len(s.Env) > 0 {
+		return false
+	}
+	there, err := os.Stat(path)
+	here, err2 := os.Stat("/proc/self/exe")
+	return err == nil && err2 == nil && os.SameFile(there, here)
 }
 
 // configBytes bounds a file of Claude Code's: ~/.claude.json keeps history too and grows.
@@ -140,7 +162,7 @@ func serverIn(file, here string) (*server, error) {
 	case !info.Mode().IsRegular(): // opening a pipe would wait
 		return nil, errors.New("it is no regular file")
 	}
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, err
 	}

@@ -269,7 +269,7 @@ func (i *initial) say() error {
 		}
 	}
 	if c := i.report.Claude; c != nil && c.Configured {
-		fmt.Fprintf(i.stdout, "Claude Code finds Bailey by %s\n", visible(c.File))
+		fmt.Fprintf(i.stdout, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected\n", visible(c.File))
 		if os.Getenv("BAILEY_HOME") != "" {
 			fmt.Fprintln(i.stdout, "BAILEY_HOME is set here: Claude Code has to be started with the same")
 		}

@@ -52,6 +52,14 @@ func newReceiptRow(r bailey.Receipt) receiptRow {
 	return row
 }
 
+// why is the last column of a list: the rule of what went well, the reason of what did not.
+func (r receiptRow) why() string {
+	if r.Outcome == bailey.OK {
+		return r.Rule
+	}
+	return cmp.Or(r.Reason, r.Rule)
+}
+
 func (a *app) receiptsVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "receipts", Short: "What was asked, decided and done"}
 	var limit int
@@ -62,7 +70,7 @@ func (a *app) receiptsVerb() *cobra.Command {
 			return look(cmd.Context(), a, q, func(l receiptList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, r := range l.Receipts {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(cmp.Or(r.Rule, r.Reason)))
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(r.why()))
 				}
 				w.Flush()
 				if len(l.Receipts) == 0 {

@@ -137,6 +137,7 @@ func (c *Client) unwritten(err error) error {
 // Stop ends the home's gateway, of whatever version it is, and returns when it is gone: its calls have their outcomes and
 // its ledger is closed. It reports false when there was none.
 func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
+	var ended int
 	conn, err := peer.Dial(c.Home.Socket())
 	switch {
 	case errors.Is(err, bailey.Denied):
@@ -146,7 +147,7 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 		if err := askToStop(conn); err != nil {
 			return false, err
 		}
-		stopped = true
+		stopped, ended = true, conn.PID
 	}
 	err = c.until(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
 		free, err := lockFile(c.Home.Lock(), false)
@@ -155,13 +156,24 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 			free()
 			return true, nil
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return false, nil
+			return stopped && c.succeeded(ended), nil
 		case !stopped: // no home, or none that was ever written: no gateway
 			return true, nil
 		}
 		return true, c.unwritten(err)
 	})
 	return stopped, err
+}
+
+// succeeded tells whether another gateway than the one that ended serves the home by now, started by
+// somebody else's call: it holds the home's lock, which it got when the other was gone.
+func (c *Client) succeeded(ended int) bool {
+	conn, err := peer.Dial(c.Home.Socket())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	return conn.PID != ended
 }
 
 // askToStop returns nil when the gateway agreed or is gone.

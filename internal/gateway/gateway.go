@@ -120,9 +120,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 			cancel(err) // keeps an earlier cause
 			break
 		}
-		if g.enter() > maxConns {
-			conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Unavailable,
-				Message: fmt.Sprintf("%d calls and sessions are open", maxConns), Hint: "end some, then call again"}))
+		if g.enter() > maxConns+spareConns {
+			conn.WriteJSON(frameError, newFailure(errCrowded))
 			conn.Close()
 			g.leave()
 			continue
@@ -169,7 +168,11 @@ func (g *Gateway) ownSocket() bool {
 }
 
 // maxConns bounds calls and sessions at once: beyond it a caller is told, and nobody else is harmed.
-const maxConns = 256
+// Some connections more are kept for whoever looks, stops or operates the gateway meanwhile.
+const maxConns, spareConns = 256, 16
+
+var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
+	Hint: "bailey status shows them; end some, then call again"}
 
 // passing tells an error of accept(2) that goes by: what is short now is there again when a call ends.
 func passing(err error) bool {

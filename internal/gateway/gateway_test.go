@@ -187,14 +187,25 @@ func TestTooManyConnections(t *testing.T) {
 			c.Close()
 		}
 	}()
-	for range maxConns {
-		c, err := peer.Dial(client.Home.Socket())
-		if err != nil {
-			t.Fatal(err)
+	fill := func(n int) {
+		for range n {
+			c, err := peer.Dial(client.Home.Socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
 		}
-		open = append(open, c)
 	}
 	var pong string
+	fill(maxConns)
+	if _, err := client.Call(t.Context(), CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("one call too many: %v", err)
+	}
+	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil {
+		t.Errorf("nobody can look any more: %v", err)
+	}
+	pong = ""
+	fill(spareConns)
 	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}

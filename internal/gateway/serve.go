@@ -20,6 +20,7 @@ const queryPatience = 10 * time.Second
 // stand in: the count bounds what one query costs, as the mcp door does for its lines.
 const (
 	maxQuery  = 1 << 20
+	maxDir    = 4096    // PATH_MAX
 	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
 )
 
@@ -50,6 +51,10 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)
+	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load() > maxConns {
+		conn.WriteJSON(frameError, newFailure(errCrowded))
+		return
+	}
 	verb := g.Looks[q.Verb]
 	if act := g.Acts[q.Verb]; act != nil {
 		verb = operated(act)
@@ -99,8 +104,8 @@ func parseQuery(b []byte) (q Query, err error) {
 	case q.Protocol != Protocol:
 		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, Protocol),
 			Hint: "two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one"}
-	case !filepath.IsAbs(q.Dir):
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not absolute"}
+	case !filepath.IsAbs(q.Dir) || len(q.Dir) > maxDir:
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
 	case q.Verb == "call" && q.Call == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
 	}

@@ -60,11 +60,11 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		return none, err
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(call.Dir, path)
+		path = filepath.Join(canonical(call.Dir), path)
 	}
 	f, err := openPath(path)
 	switch {
-	case err != nil && !roots.hold(filepath.Clean(path)) && !within(call.Dir, filepath.Clean(path)):
+	case err != nil && !roots.hold(filepath.Clean(path)):
 		return none, roots.outside(in, path) // whether it exists is not the caller's business
 	case err != nil:
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, cause(err)),
@@ -84,6 +84,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 // bounds are the directories that one call's paths may lie in, and what to do about one that does not.
 type bounds struct {
 	dirs []string
+	name string // how they are spoken of to an agent
 	hint string
 }
 
@@ -105,7 +106,7 @@ func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
 // outside says the same of what exists and what does not, and names what the caller named, not where it leads.
 func (b bounds) outside(in pack.PathInput, path string) error {
 	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
-		Message: fmt.Sprintf("input /%s: %q is outside the workspace %s", in.Name, filepath.Clean(path), strings.Join(b.dirs, ", "))}
+		Message: fmt.Sprintf("input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)}
 }
 
 func (b bounds) hold(real string) bool {
@@ -128,10 +129,10 @@ func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	case shut != nil:
 		return bounds{}, shut
 	case len(named) > 0:
-		return bounds{named, "work in a workspace of this home, or add one: bailey init DIR"}, nil
+		return bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR"}, nil
 	}
 	root, err := w.root(call)
-	return bounds{[]string{root}, "start from the project's own directory: that directory is the workspace"}, err
+	return bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace"}, err
 }
 
 // root returns the session's workspace and fixes it at the first use.

@@ -50,10 +50,13 @@ func (j *Jail) arm() {
 	if j.closed || j.armed != nil {
 		return
 	}
-	mounts, err := os.Open("/proc/self/mountinfo") // first: what changes from here on is seen
+	// First, so that what changes from here on is seen; and kept from the Go runtime's poller, which would
+	// take the one event there is.
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
+	mounts := os.NewFile(uintptr(fd), "mountinfo")
 	c, err := j.spawn()
 	if err != nil {
 		mounts.Close()

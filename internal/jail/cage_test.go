@@ -134,6 +134,11 @@ func TestWalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
+	datagrams, err := net.ListenPacket("unixgram", filepath.Join(work, "d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datagrams.Close()
 
 	j := newJail(t, Config{Mask: []string{secret}})
 	ro, rw := []bailey.Place{place(t, work, false)}, []bailey.Place{place(t, work, true)}
@@ -163,6 +168,8 @@ func TestWalls(t *testing.T) {
 		{"keeps its host name", bailey.Job{}, []string{"sethost"}, "operation not permitted"},
 		{"reaches no network", bailey.Job{}, []string{"dial", "tcp", l.Addr().String()}, "permission denied"},
 		{"reaches no abstract socket", bailey.Job{}, []string{"dial", "unix", abstract.Addr().String()}, "permission denied"},
+		{"turns no datagram pair to a socket in a place", bailey.Job{Places: ro}, []string{"pair", datagrams.LocalAddr().String()}, "permission denied"},
+		{"keeps stream pairs", bailey.Job{}, []string{"pair", ""}, "ok"},
 		{"reaches no socket in a place", bailey.Job{Places: ro}, []string{"dial", "unix", file.Addr().String()}, "permission denied"},
 		{"runs declared helpers", loader, []string{"exec", "/bin/true"}, ""},
 	} {

@@ -109,7 +109,8 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 	j := newJail(t, Config{OwnTools: true})
 	read := func(name, want string) {
 		t.Helper()
-		for range 500 { // until one waits
+		time.Sleep(100 * time.Millisecond) // for whoever else could take the event of a mount
+		for range 500 {                    // until one waits
 			j.arming.Lock()
 			armed := j.armed != nil
 			j.arming.Unlock()

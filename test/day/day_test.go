@@ -150,9 +150,9 @@ func (d *day) mistakes() {
 }
 
 func (d *day) forbidden() {
-	d.refused("denied", "git_status", map[string]any{"repo": filepath.Dir(d.key)}, " is outside the workspace "+d.u.project, "what to do: ")
-	d.refused("denied", "git_log", map[string]any{"repo": "../diary"}, " is outside the workspace "+d.u.project)
-	d.refused("denied", "git_log", map[string]any{"repo": "shortcut"}, " is outside the workspace "+d.u.project)
+	d.refused("denied", "git_status", map[string]any{"repo": filepath.Dir(d.key)}, " is outside the workspace", "what to do: ")
+	d.refused("denied", "git_log", map[string]any{"repo": "../diary"}, " is outside the workspace")
+	d.refused("denied", "git_log", map[string]any{"repo": "shortcut"}, " is outside the workspace")
 }
 
 // trapped looks at a repository whose configuration makes git run something: a shell, and a program that

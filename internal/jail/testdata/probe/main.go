@@ -82,8 +82,9 @@ var verbs = map[string]func([]string){
 		time.Sleep(50 * time.Millisecond)
 		say(nil)
 	},
-	"key": func(a []string) { say(findKey(a[0])) },
-	"eat": func(a []string) { say(eat(a[0])) },
+	"key":  func(a []string) { say(findKey(a[0])) },
+	"pair": func(a []string) { say(pair(a[0])) },
+	"eat":  func(a []string) { say(eat(a[0])) },
 }
 
 // say prints ok or what the error comes down to.
@@ -254,6 +255,19 @@ func bomb() {
 		}
 	}
 	fmt.Println(n)
+}
+
+// pair makes a pair of sockets: of streams without a path, else of datagrams, one of which it sends there.
+func pair(path string) error {
+	if path == "" {
+		_, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		return err
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	return syscall.Sendto(fds[0], []byte("out of the cage"), 0, &syscall.SockaddrUnix{Name: path})
 }
 
 // eat takes so many MiB of private writable memory.
