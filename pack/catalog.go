@@ -106,7 +106,7 @@ func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 
 const maxAlike = 8
 
-// alike returns, sorted, the ids that may have been meant: those of the same pack, and those few
+// alike returns the ids that may have been meant, the closest first: those of the same pack, and those few
 // edits away. When there are none, the closest ones.
 func (c *Catalog) alike(id string) []string {
 	id = clip(id)
@@ -122,7 +122,5 @@ func (c *Catalog) alike(id string) []string {
 		alike = slices.Clone(c.ids)
 	}
 	slices.SortStableFunc(alike, func(a, b string) int { return distance(id, a) - distance(id, b) })
-	alike = alike[:min(len(alike), maxAlike)]
-	slices.Sort(alike)
-	return alike
+	return alike[:min(len(alike), maxAlike)]
 }

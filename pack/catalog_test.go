@@ -3,7 +3,6 @@ package pack
 import (
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -37,10 +36,10 @@ func TestCatalog(t *testing.T) {
 		t.Error(m, err)
 	}
 	for id, hint := range map[string]string{
-		"git.lgo":                  "close matches: git.diff, git.log, git.status",
+		"git.lgo":                  "close matches: git.log, git.diff, git.status",
 		"go.tset":                  "close matches: go.test",
 		"gti.status":               "git.status",
-		"no.such":                  "close matches: git.diff, git.log, git.status, go.test",
+		"no.such":                  "close matches: go.test, git.diff, git.log, git.status",
 		"":                         "close matches:",
 		strings.Repeat("x", 1<<20): "close matches:",
 		"GIT.LOG":                  "git.log",
@@ -50,10 +49,6 @@ func TestCatalog(t *testing.T) {
 		_, err := c.Lookup(bailey.CapabilityID(id))
 		if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), hint) || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 500 {
 			t.Errorf("%.20q: %.200v, hint %q", id, err, bailey.HintOf(err))
-		}
-		_, list, _ := strings.Cut(bailey.HintOf(err), ": ")
-		if !slices.IsSorted(strings.Split(list, ", ")) {
-			t.Errorf("not sorted: %q", list)
 		}
 	}
 	empty, err := Load(fstest.MapFS{})
