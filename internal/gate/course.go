@@ -83,9 +83,13 @@ func (c *course) check(ctx context.Context) (err error) {
 	c.text = false
 	paths := map[string]string{}
 	for _, in := range c.manifest.PathInputs() {
-		value, ok := c.input[in.Name].(string)
-		if !ok {
-			continue // absent: Check has refused a missing required one
+		given, present := c.input[in.Name]
+		if !present {
+			continue // Check has refused a missing required one
+		}
+		value, ok := given.(string)
+		if !ok { // what is not opened must not reach the tool
+			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s is no path", in.Name), Hint: "pass one path as text"}
 		}
 		place, err := c.Places.Open(c.call, in, value)
 		if err != nil {
