@@ -48,6 +48,7 @@ func TestLookalike(t *testing.T) {
 	table := NewTable()
 	table.Learn("K", "TED_secret")
 	table.Learn("K", "zz]")
+	table.Text("TED_secret zz]") // a secret's number is that of its first appearance: here, in this order
 	for in, want := range map[string]string{
 		"[REDACTED_X_1]":                    "[REDACTED__X_1]",
 		"[REDACTED__X_1]":                   "[REDACTED___X_1]",
