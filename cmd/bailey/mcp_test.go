@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,9 @@ type yard struct {
 func newYard(t *testing.T) *yard {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "git")
+	if signal.Ignored(syscall.SIGINT) { // a shell starts its background that way, and children inherit it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
