@@ -31,9 +31,7 @@ type yard struct {
 func newYard(t *testing.T) *yard {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "git")
-	if signal.Ignored(syscall.SIGINT) { // a shell starts its background that way, and children inherit it
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
-	}
+	heedInterrupts()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +49,14 @@ func newYard(t *testing.T) *yard {
 		os.RemoveAll(string(y.home))
 	})
 	return y
+}
+
+// heedInterrupts makes the programs that tests start heed SIGINT. A shell starts its background with the
+// signal ignored, and children inherit that unless their parent handles it.
+func heedInterrupts() {
+	if signal.Ignored(syscall.SIGINT) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	}
 }
 
 func (y *yard) command(name string, args ...string) *exec.Cmd {
