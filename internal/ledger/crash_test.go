@@ -95,7 +95,7 @@ type deadly struct {
 
 func (d *deadly) WriteAt(p []byte, off int64) (int, error) {
 	if d.writes++; d.writes == 50 && d.at == "mid-write" {
-		d.Disk.WriteAt(p[:len(p)*2/3], off)
+		d.Disk.WriteAt(p[:len(p)-7], off) // inside the last line, however many lines the group has
 		die()
 	}
 	return d.Disk.WriteAt(p, off)
