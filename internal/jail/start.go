@@ -108,7 +108,7 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 		donated = nil
 		return files, err
 	}, r.timeout)
-	closeAll(opened)
+	closeAll(append(opened, donated...)) // no PID 1 may have come to take them
 	closeAll(p.inner[:])
 	p.finish()
 	if err != nil {
