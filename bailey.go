@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -121,6 +122,8 @@ type Request struct {
 	Paths      map[string]string // input name → path of the opened descriptor
 	Dir        string            // where the tool runs
 	Cage       string            // full, landlock, builtin
+	Absent     []string          // layers the cage lacks
+	Changed    bool              // a program others than root could write is not what it was at an earlier call
 	Profile    string
 	Environ    string // environment the profile names: production, staging, …
 	Writes     bool   // a place is mounted writable
@@ -175,12 +178,30 @@ type Streams struct {
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {
-	Kind         string   `json:"cage"` // full, landlock, builtin
-	Enforced     bool     `json:"sandboxEnforced"`
-	Layers       []string `json:"layers,omitempty"`
-	PlanDigest   string   `json:"planDigest,omitempty"`   // SHA-256, hex
-	Binary       string   `json:"binary,omitempty"`       // resolved path
-	BinaryDigest string   `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
+	Kind         string    `json:"cage"` // full, landlock, builtin
+	Enforced     bool      `json:"sandboxEnforced"`
+	Layers       []string  `json:"layers,omitempty"`
+	Absent       []string  `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept
+	Lacks        []string  `json:"lacks,omitempty"`        // parts of a layer this kernel is too old for
+	Lesser       string    `json:"lesser,omitempty"`       // why it is not the full cage, and the cure
+	PlanDigest   string    `json:"planDigest,omitempty"`   // SHA-256 of Plan, hex
+	Plan         string    `json:"-"`                      // canonical text of the plan; the ledger keeps it once
+	Binary       string    `json:"binary,omitempty"`       // resolved path
+	BinaryDigest string    `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
+	Programs     []Program `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers
+}
+
+// Program is an executable file that a cage pins.
+type Program struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Copied bool   `json:"copied,omitempty"` // others than root could write it, so that the cage got a copy
+	Was    string `json:"was,omitempty"`    // its digest at an earlier call, where that was another one
+}
+
+// Changed reports whether a program that others than root could write is not what it was.
+func (c Cage) Changed() bool {
+	return slices.ContainsFunc(c.Programs, func(p Program) bool { return p.Copied && p.Was != "" })
 }
 
 // Exit is how a run ended.

@@ -114,10 +114,12 @@ func (c *course) check(ctx context.Context) (err error) {
 }
 
 func (c *course) request() bailey.Request {
+	cage := c.run.Cage()
 	r := bailey.Request{
 		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
-		Dir: c.job.Dir, Cage: c.run.Cage().Kind, Restores: c.restored, Time: time.Now(), Approvals: c.granted,
+		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
+		Restores: c.restored, Time: time.Now(), Approvals: c.granted,
 	}
 	for _, p := range c.places {
 		r.Paths[p.Input] = p.Path

@@ -41,7 +41,8 @@ func (r *run) lay(job bailey.Job) error {
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc = len(argv)
 	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat([]string{t.path}, argv, r.env)...)
-	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), PlanDigest: r.plan.digest(),
+	text := r.plan.String()
+	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), PlanDigest: digest(text), Plan: text,
 		Binary: t.real, BinaryDigest: t.digest}
 	return nil
 }

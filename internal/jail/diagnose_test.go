@@ -46,7 +46,7 @@ func TestDiagnoseNamesTheStep(t *testing.T) {
 	}
 	for i, s := range whole.plan.steps {
 		broken := &plan{steps: slices.Clone(whole.plan.steps)}
-		broken.steps[i].Op = 31 // no operation
+		broken.steps[i].Op = 63 // no operation
 		layers, ok := (&run{jail: j, plan: broken, timeout: probeTime}).attempt(t.Context())
 		if ok {
 			t.Errorf("without step %d, %s: whole", i, s.text())

@@ -29,7 +29,7 @@ type plan struct {
 }
 
 // planVersion heads the canonical text. It changes when the meaning of a line does.
-const planVersion = "bailey cage plan 1"
+const planVersion = "bailey cage plan 2"
 
 // cloneLayers are what the clone itself sets up, before the first step.
 var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session"}
@@ -58,8 +58,10 @@ func (p *plan) layers() []string {
 }
 
 // String is the canonical text: the version, the namespaces, then one step a line. Device and inode
-// of what is bound are part of it, for they are what was checked; descriptor numbers are not, nor is
-// any lent value. Words are quoted, so no two plans share a text.
+// of what is bound are part of it, for they are what was checked; descriptor numbers are not. Of what
+// the tool is started with only the file and the names of its variables are: arguments and values stand
+// elsewhere in a receipt, redacted, and this text is kept as it is. Words are quoted, so no two plans
+// share a text.
 func (p *plan) String() string {
 	b := append(make([]byte, 0, 8<<10), planVersion+"\nclone "+strings.Join(cloneLayers, " ")+"\n"...)
 	for _, s := range p.steps {
@@ -71,9 +73,9 @@ func (p *plan) String() string {
 	return string(b)
 }
 
-// digest is the SHA-256 of the canonical text, in hex.
-func (p *plan) digest() string {
-	sum := sha256.Sum256([]byte(p.String()))
+// digest is the SHA-256 of a canonical text, in hex.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -92,6 +94,9 @@ func (s step) text() string { return string(s.append(nil)) }
 
 func (s step) append(b []byte) []byte {
 	b = append(b, verbs[s.Op]...)
+	if s.Op == inside.Exec {
+		return s.appendExec(b)
+	}
 	for _, w := range s.S {
 		b = strconv.AppendQuote(append(b, ' '), w)
 	}
@@ -115,6 +120,18 @@ func (s step) append(b []byte) []byte {
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:
 		b = appendNumbers(b, n)
+	}
+	return b
+}
+
+// appendExec adds the file, the bytes of memory and the names of the environment.
+func (s step) appendExec(b []byte) []byte {
+	b = strconv.AppendQuote(append(b, ' '), s.S[0])
+	b = strconv.AppendUint(append(b, " memory "...), s.N[1], 10)
+	b = append(b, " env"...)
+	for _, v := range s.S[1+s.N[0]:] {
+		name, _, _ := strings.Cut(v, "=")
+		b = strconv.AppendQuote(append(b, ' '), name)
 	}
 	return b
 }

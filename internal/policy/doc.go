@@ -27,6 +27,8 @@
 //	context    input        record, see below
 //	           paths        Set<String>, what the path inputs resolved to
 //	           dir, cage, profile, environment   String, "" when there is none
+//	           absent           Set<String>, layers that the cage lacks on this host
+//	           changed          Bool, a program that others than root could write is not what it was
 //	           session      {id String, unattended Bool}
 //	           unattended   Bool
 //	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor

@@ -235,9 +235,19 @@ func TestStarter(t *testing.T) {
 	want(t, e.Decide(request("other.look", nil)), bailey.Deny, "no rule allows other.look") // not built in
 	want(t, e.Decide(push()), bailey.Deny, "no rule allows git.push")
 	want(t, e.Decide(request("disk.wipe", nil)), bailey.Deny, "")
-	for _, cage := range []string{"", "landlock", "none", "FULL"} {
-		status.Cage = cage
-		want(t, e.Decide(status), bailey.Deny, "no rule allows")
+	for _, c := range []struct {
+		cage   string
+		absent []string
+		effect bailey.Effect
+	}{
+		{"full", nil, bailey.Allow}, {"full", []string{"cgroup"}, bailey.Allow}, {"landlock", []string{"cgroup"}, bailey.Allow},
+		{"full", []string{"landlock"}, bailey.Deny}, {"full", []string{"cgroup", "landlock"}, bailey.Deny}, {"landlock", []string{"landlock"}, bailey.Deny},
+		{"", nil, bailey.Deny}, {"none", nil, bailey.Deny}, {"FULL", nil, bailey.Deny},
+	} {
+		status.Cage, status.Absent = c.cage, c.absent
+		if d := e.Decide(status); d.Effect != c.effect {
+			t.Errorf("cage %q without %v: %+v", c.cage, c.absent, d)
+		}
 	}
 	host := request("git.status", map[string]any{"repo": "."})
 	host.Target = bailey.Target{Kind: "host", Name: "web1"}

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
@@ -47,6 +48,8 @@ func newWorld(a *action, r bailey.Request) (*world, error) {
 		"paths":       paths(r.Paths),
 		"dir":         cedar.String(r.Dir),
 		"cage":        cedar.String(r.Cage),
+		"absent":      set(r.Absent),
+		"changed":     cedar.Boolean(r.Changed),
 		"profile":     cedar.String(r.Profile),
 		"environment": cedar.String(r.Environ),
 		"session": cedar.NewRecord(cedar.RecordMap{
@@ -84,7 +87,7 @@ func complete(r bailey.Request) error {
 	}
 	words := []string{r.Principal.Agent, r.Principal.Person, r.Principal.Organisation, r.Target.Kind, r.Target.Name,
 		r.Dir, r.Cage, r.Profile, r.Environ, string(r.Session.ID)}
-	words = append(append(words, r.Principal.Roles...), r.Restores...)
+	words = slices.Concat(words, r.Principal.Roles, r.Restores, r.Absent)
 	for _, p := range r.Paths {
 		words = append(words, p)
 	}

@@ -109,7 +109,7 @@ func applies(input *shape) *sast.AppliesTo {
 		Principals: []sast.EntityTypeRef{"Agent"},
 		Resources:  []sast.EntityTypeRef{"Target"},
 		Context: sast.RecordType{
-			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "profile": str, "environment": str,
+			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "absent": set, "changed": flag, "profile": str, "environment": str,
 			"session":    {Type: sast.RecordType{"id": str, "unattended": flag}},
 			"unattended": flag, "writes": flag, "restores": set, "approvals": set,
 			"time": {Type: sast.RecordType{"epoch": num, "hour": num, "weekday": num}},

@@ -4,7 +4,7 @@ import "syscall"
 
 // apply does one step. It returns the tool's pid after Exec.
 func apply(s Step) (tool int, errno syscall.Errno) {
-	if len(s.S) < words[s.Op&31] || len(s.N) < numbers[s.Op&31] {
+	if len(s.S) < words[s.Op&63] || len(s.N) < numbers[s.Op&63] {
 		return 0, syscall.EBADMSG
 	}
 	switch s.Op {
@@ -42,5 +42,5 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 }
 
 // words and numbers hold how many arguments each operation needs at least.
-var words = [32]int{Tmpfs: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Host: 1, Chdir: 1, Exec: 2}
-var numbers = [32]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1}
+var words = [64]int{Tmpfs: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Host: 1, Chdir: 1, Exec: 2}
+var numbers = [64]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1}
