@@ -151,7 +151,7 @@ func TestEveryStepMatters(t *testing.T) {
 	whole := planned.(*run).plan
 	for i := range whole.steps {
 		broken := &plan{steps: append([]step(nil), whole.steps...)}
-		broken.steps[i].Op = 31 // no operation
+		broken.steps[i].Op = 63 // no operation
 		r := &run{jail: j, plan: broken, timeout: probeTime}
 		exit, err := r.live(context.Background(), broken.wire(), bailey.Streams{})
 		if err == nil || exit.Code != -1 {
