@@ -59,7 +59,7 @@ func (w *walk) visit(path string) (object, error) {
 		return o, err
 	}
 	w.seen[real] = true
-	w.files = append(w.files, toolFile{real, id})
+	w.files = append(w.files, toolFile{path: real, id: id})
 	for _, l := range links {
 		if !w.seen[l.path] {
 			w.seen[l.path] = true

@@ -37,12 +37,12 @@ func (r *run) lay(job bailey.Job) error {
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}
-	r.plan = compose(l, r.jail.root, job.Limits, dir, ownCeiling)
+	r.plan = compose(l, r.jail.host(), job.Limits, dir)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc = len(argv)
 	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat([]string{t.path}, argv, r.env)...)
 	text := r.plan.String()
-	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), PlanDigest: digest(text), Plan: text,
+	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), Absent: absent(r.jail.landlock), Lacks: l.lacks(r.jail.landlock), PlanDigest: digest(text), Plan: text,
 		Binary: t.real, BinaryDigest: t.digest}
 	return nil
 }
@@ -122,14 +122,23 @@ func (l *layout) workdir(dir string) (string, error) {
 		Hint: "it must be one of the call's path inputs, or lie below one"}
 }
 
+// host is what a plan depends on beside its job.
+type host struct {
+	donate   bool // the gateway is root and makes the mounts of places itself
+	landlock int  // the kernel's edition, 0 without
+	ceiling  func(resource int) uint64
+}
+
+func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling} }
+
 // compose orders the steps. The order is part of what protects: see the package comment.
-func compose(l *layout, donate bool, limits bailey.Limits, dir string, ceiling func(int) uint64) *plan {
-	p := &plan{ceiling: ceiling}
+func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
+	p := &plan{ceiling: h.ceiling}
 	p.add("init-guarded", inside.Undump, nil)
 	p.add("init-guarded", inside.Signals, nil)
 	p.add("root-readonly", inside.Umask, []uint64{0})
 	p.add("mountns", inside.Private, nil)
-	l.emit(p, donate)
+	l.emit(p, h.donate)
 	p.add("root-readonly", inside.Pivot, nil)
 	p.add("utsns", inside.Host, nil, userName)
 	p.add("keyring", inside.Keyring, nil)
@@ -141,6 +150,7 @@ func compose(l *layout, donate bool, limits bailey.Limits, dir string, ceiling f
 	p.add("caps-none", inside.Securebits, []uint64{securebits})
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
+	l.confine(p, h.landlock)
 	p.add("sockets-none", inside.Filter, socketFilter())
 	return p
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"bailey"
 	"bailey/internal/jail/inside"
 )
@@ -33,7 +35,7 @@ func (j *Jail) empty() (*run, error) {
 	if err := l.devices(); err != nil {
 		return nil, err
 	}
-	r := &run{jail: j, plan: compose(l, j.root, bailey.Limits{}, homeDir, ownCeiling), timeout: probeTime}
+	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
 	r.plan.add("", inside.Done, nil)
 	return r, nil
 }
@@ -112,10 +114,52 @@ func (j *Jail) observe(ctx context.Context, layers []Layer) []Layer {
 					layers = append(layers, Layer{Name: name, How: "set up in a cage around cat"})
 				}
 			}
-			return compare(layers, seen{ours: ownNamespaces(), theirs: namespaces, text: text})
+			return j.pins(ctx, compare(layers, seen{ours: ownNamespaces(), theirs: namespaces, text: text}))
 		}
 	}
 	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
+}
+
+// pins tries to run a library as if it were a program, which nothing but Landlock refuses.
+func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
+	i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" })
+	if i < 0 {
+		return append(layers, Layer{Name: "landlock", How: "asked the kernel for its edition", Err: errNoLandlock})
+	}
+	env, err := j.tools.find("env")
+	if err != nil {
+		layers[i].Err = err
+		return layers
+	}
+	for _, f := range env.files {
+		var st unix.Stat_t
+		if f.run || unix.Lstat(f.path, &st) != nil || st.Mode&0o111 == 0 {
+			continue
+		}
+		layers[i].How = fmt.Sprintf("edition %d refused to run %s, a library", j.landlock, f.path)
+		const cannotInvoke = 126 // env(1)
+		if code, err := j.ends(ctx, "env", f.path); err != nil || code != cannotInvoke {
+			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Err: err,
+				Message: fmt.Sprintf("layer landlock was set up and %s, which is not pinned, could be run (exit code %d)", f.path, code),
+				Hint:    "run no calls on this host and report it: see SECURITY.md"}
+		}
+		break
+	}
+	return layers
+}
+
+var errNoLandlock = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock is absent: this kernel has no Landlock, or it is not switched on",
+	Hint: "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy has to accept calls without it"}
+
+// ends returns the exit code of a program in a cage.
+func (j *Jail) ends(ctx context.Context, command string, args ...string) (int, error) {
+	planned, err := j.Plan(ctx, bailey.Job{Command: command, Args: args, Timeout: probeTime})
+	if err != nil {
+		return bailey.NeverRan, err
+	}
+	defer planned.Close()
+	exit, err := planned.Start(ctx, nil, bailey.Streams{})
+	return exit.Code, err
 }
 
 // sees returns what a program wrote on stdout in a cage with a /proc.

@@ -15,8 +15,8 @@
 //
 // Order matters where two layers meet, and the plan keeps it: proc before the old root goes, binds
 // before the root turns read-only, the bounding set before the capabilities that may shrink it,
-// no_new_privs last of these. What forbids mounting (Landlock) or the calls themselves (seccomp)
-// belongs between no_new_privs and the start of the tool; a cgroup belongs to the clone.
+// no_new_privs last of these, then Landlock, under which nobody mounts, then seccomp, which forbids the
+// calls themselves.
 package jail
 
 // Config is what every cage of a Jail has in common. Its zero value is safe.

@@ -15,11 +15,12 @@ import (
 
 // Jail builds cages. It is safe for concurrent use.
 type Jail struct {
-	mask    []string // cleaned
-	root    bool     // the gateway is root: cages get hostUID, places are donated
-	hostUID int
-	hostGID int
-	tools   tools
+	mask     []string // cleaned
+	root     bool     // the gateway is root: cages get hostUID, places are donated
+	hostUID  int
+	hostGID  int
+	landlock int // the kernel's edition, 0 without
+	tools    tools
 
 	arming sync.Mutex // held while one is started ahead
 	armed  *child     // guarded by arming
@@ -32,7 +33,7 @@ type Jail struct {
 
 // New returns a Jail. It starts nothing and touches nothing; Probe tells whether cages can be built.
 func New(cfg Config) (*Jail, error) {
-	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), maps: map[owner]*os.File{}}
+	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
 	j.tools.trust = trust{own: cfg.OwnTools, overflow: !mapped("/proc/self/uid_map", 0)}
 	for _, m := range cfg.Mask {
 		if !filepath.IsAbs(m) {
@@ -95,7 +96,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 	if err := l.devices(); err != nil {
 		return err
 	}
-	r := &run{jail: j, plan: compose(l, j.root, bailey.Limits{}, homeDir, ownCeiling), timeout: probeTime}
+	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
 	r.plan.add("", inside.Done, nil)
 	_, err := r.live(ctx, r.plan.wire(), bailey.Streams{})
 	return err

@@ -29,6 +29,8 @@ type bind struct {
 	dev, ino       uint64
 	attrs          uint64
 	dir            bool
+	run            bool // a program that may be executed
+	device         bool
 	layer          string
 	place          *os.File // what was checked, kept open so that its inode is not given to another file
 	uid, gid       uint32   // of the owner, whom an idmapped bind makes the cage's own user
@@ -70,7 +72,7 @@ func (l *layout) covered(path string) (bind, bool) {
 func (l *layout) tool(t *tool) {
 	for _, f := range t.files {
 		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
-			attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+			run: f.run, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	}
 	for _, f := range t.data {
 		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec", attrs: readOnly | inert}
@@ -106,7 +108,7 @@ func (l *layout) devices() error {
 			return refuse("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
 		}
 		l.binds[path] = bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, layer: "dev-private",
-			attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+			device: true, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	}
 	return nil
 }

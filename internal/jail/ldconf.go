@@ -50,7 +50,7 @@ func loaderData(base string) []toolFile {
 	if err != nil {
 		return nil
 	}
-	return []toolFile{{path, id}}
+	return []toolFile{{path: path, id: id}}
 }
 
 // confDirs reads ld.so.conf and what it includes, at most eight deep (ldconfig(8)).

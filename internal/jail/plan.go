@@ -86,6 +86,7 @@ var verbs = map[uint8]string{
 	inside.Bind: "bind", inside.Donated: "donated", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
 	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
+	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done",
 }
 
@@ -116,6 +117,10 @@ func (s step) append(b []byte) []byte {
 		for _, i := range n {
 			b = fmt.Appendf(b, " %016x", i)
 		}
+	case inside.Ruleset:
+		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)
+	case inside.Rule:
+		b = appendRights(b, n[0])
 	case inside.Tmpfs, inside.Proc:
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:

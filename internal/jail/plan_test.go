@@ -22,9 +22,9 @@ func sample() *layout {
 	l := newLayout()
 	l.proc = true
 	l.links["/bin"] = "usr/bin"
-	l.tool(&tool{files: []toolFile{{"/usr/bin/git", ident{dev: unix.Mkdev(254, 1), ino: 11}}},
-		data: []toolFile{{"/etc/ld.so.cache", ident{dev: unix.Mkdev(254, 1), ino: 12}}}})
-	l.binds["/dev/null"] = bind{source: "/dev/null", target: "/dev/null", dev: 6, ino: 3, layer: "dev-private",
+	l.tool(&tool{files: []toolFile{{"/usr/bin/git", ident{dev: unix.Mkdev(254, 1), ino: 11}, true}},
+		data: []toolFile{{"/etc/ld.so.cache", ident{dev: unix.Mkdev(254, 1), ino: 12}, false}}})
+	l.binds["/dev/null"] = bind{source: "/dev/null", target: "/dev/null", dev: 6, ino: 3, layer: "dev-private", device: true,
 		attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	l.binds["/srv/repo"] = bind{source: "/srv/repo", target: "/srv/repo", dev: unix.Mkdev(8, 2), ino: 7, attrs: inert, dir: true,
 		layer: "binds-noexec", place: os.Stdin, uid: 501, gid: 20}
@@ -35,12 +35,12 @@ func sample() *layout {
 }
 
 func samplePlan(donate bool) *plan {
-	p := compose(sample(), donate, bailey.Limits{Tasks: 10}, "/srv/repo", func(r int) uint64 {
+	p := compose(sample(), host{donate, 6, func(r int) uint64 {
 		if r == unix.RLIMIT_NOFILE {
 			return 512
 		}
 		return 1 << 40
-	})
+	}}, bailey.Limits{Tasks: 10}, "/srv/repo")
 	p.lent = []string{"TOKEN"}
 	p.add("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
 	return p
@@ -104,15 +104,15 @@ func TestPlanKeepsNoValue(t *testing.T) {
 func TestLayersAreThoseApplied(t *testing.T) {
 	layers := samplePlan(false).layers()
 	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session", "init-guarded", "root-readonly",
-		"binds-noexec", "masks", "tmp-private", "dev-private", "proc-private", "keyring", "rlimits", "fds-closed", "caps-none", "no-new-privs", "env-listed"} {
+		"binds-noexec", "masks", "tmp-private", "dev-private", "proc-private", "keyring", "rlimits", "fds-closed", "caps-none", "no-new-privs", "landlock", "env-listed"} {
 		if i := slices.Index(layers, name); i < 0 {
 			t.Errorf("layer %s is missing", name)
 		} else if slices.Contains(layers[i+1:], name) {
 			t.Errorf("layer %s is named twice", name)
 		}
 	}
-	bare := compose(newLayout(), false, bailey.Limits{}, homeDir, ownCeiling).layers()
-	for _, name := range []string{"proc-private", "masks", "binds-noexec"} {
+	bare := compose(newLayout(), host{ceiling: ownCeiling}, bailey.Limits{}, homeDir).layers()
+	for _, name := range []string{"proc-private", "masks", "binds-noexec", "landlock"} {
 		if slices.Contains(bare, name) {
 			t.Errorf("layer %s is named and nothing of it applied", name)
 		}

@@ -32,6 +32,7 @@ type tool struct {
 type toolFile struct {
 	path string
 	id   ident
+	run  bool // executed: the program itself and its interpreter, not what they load
 }
 
 // tools finds programs and remembers them for as long as nothing of them has changed.
@@ -109,11 +110,13 @@ func (t *tools) examine(path string) (*tool, error) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be run in a cage", Err: err,
 			Hint: "a cage runs ELF programs that everybody may read"}
 	}
+	w.files[0].run = true
 	made := &tool{path: path, real: w.files[0].path, digest: w.digest}
 	if o.interp != "" {
 		if _, err := w.visit(o.interp); err != nil {
 			return nil, missing(path, o.interp, err)
 		}
+		w.files[len(w.files)-1].run = true
 	}
 	w.dirs = loaderDirs(o.interp)
 	w.loader = filepath.Base(o.interp)

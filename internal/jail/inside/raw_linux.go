@@ -5,11 +5,14 @@ import "syscall"
 // System calls that package syscall does not name. Their numbers are the same on every architecture
 // (Linux: scripts/syscall.tbl).
 const (
-	sysOpenTree     = 428
-	sysMoveMount    = 429
-	sysCloseRange   = 436
-	sysOpenat2      = 437
-	sysMountSetattr = 442
+	sysOpenTree      = 428
+	sysMoveMount     = 429
+	sysCloseRange    = 436
+	sysOpenat2       = 437
+	sysMountSetattr  = 442
+	sysCreateRuleset = 444
+	sysAddRule       = 445
+	sysRestrictSelf  = 446
 )
 
 // Constants of linux/fcntl.h, mount.h, openat2.h, prctl.h, keyctl.h.

@@ -33,6 +33,12 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 	case Descriptors:
 		syscall.CloseOnExec(Socket)
 		return 0, call(sysCloseRange, Socket+1, 1<<32-1, 0)
+	case Ruleset:
+		return 0, createRuleset(s.N)
+	case Rule:
+		return 0, addRule(s.S[0], s.N[0])
+	case Restrict:
+		return 0, restrictSelf()
 	case Umask:
 		syscall.Umask(int(s.N[0]))
 	case Chdir:

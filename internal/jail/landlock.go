@@ -1,0 +1,90 @@
+package jail
+
+import "strings"
+
+// Rights of Landlock (landlock(7), linux/landlock.h): what a thread and its descendants may still do to
+// files, TCP ports and each other. A right that is handled and that no rule gives is refused.
+const (
+	mayExecute uint64 = 1 << iota
+	mayWriteFile
+	mayReadFile
+	mayReadDir
+	mayRemoveDir
+	mayRemoveFile
+	mayMakeChar
+	mayMakeDir
+	mayMakeReg
+	mayMakeSock
+	mayMakeFifo
+	mayMakeBlock
+	mayMakeSym
+	mayRefer
+	mayTruncate
+	mayIoctlDev
+)
+
+const (
+	mayRead = mayReadFile | mayReadDir
+	// mayChange is what a writable tree allows beside reading. No device is made there, nor a socket.
+	mayChange = mayWriteFile | mayTruncate | mayRefer | mayRemoveDir | mayRemoveFile | mayMakeDir | mayMakeReg | mayMakeSym
+	// mayOwn is for the cage's own empty directories.
+	mayOwn = mayRead | mayChange | mayMakeFifo
+)
+
+var fileRights = [...]string{"execute", "write-file", "read-file", "read-dir", "remove-dir", "remove-file", "make-char", "make-dir",
+	"make-reg", "make-sock", "make-fifo", "make-block", "make-sym", "refer", "truncate", "ioctl-dev"}
+var portRights = [...]string{"bind", "connect"}
+var scopes = [...]string{"abstract-unix-socket", "signal"}
+
+// A ruleset is what Landlock decides upon: rights on files, on TCP ports, and what must not leave the domain.
+type ruleset struct{ files, ports, scoped uint64 }
+
+// editions are the ABIs of Landlock with what each added, in order: 5.13, 5.19, 6.2, 6.7, 6.10, 6.12.
+var editions = [...]ruleset{
+	{files: mayMakeSym<<1 - 1},
+	{files: mayRefer},
+	{files: mayTruncate},
+	{ports: 1<<len(portRights) - 1},
+	{files: mayIoctlDev},
+	{scoped: 1<<len(scopes) - 1},
+}
+
+// handled returns the widest ruleset that a kernel of an ABI knows, and names what it lacks. A newer ABI never
+// handles less than an older one, so what a kernel cannot refuse is always named.
+func handled(abi int) (r ruleset, lacks []string) {
+	for i, e := range editions {
+		if i < abi {
+			r = ruleset{r.files | e.files, r.ports | e.ports, r.scoped | e.scoped}
+			continue
+		}
+		for _, name := range e.names() {
+			lacks = append(lacks, "landlock "+name)
+		}
+	}
+	return r, lacks
+}
+
+// names lists what r holds, one word each.
+func (r ruleset) names() []string {
+	list := rights(r.files, fileRights[:])
+	for _, n := range rights(r.ports, portRights[:]) {
+		list = append(list, "tcp-"+n)
+	}
+	for _, n := range rights(r.scoped, scopes[:]) {
+		list = append(list, "scope-"+n)
+	}
+	return list
+}
+
+func rights(bits uint64, words []string) (list []string) {
+	for i, w := range words {
+		if bits>>i&1 != 0 {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+func appendRights(b []byte, bits uint64) []byte {
+	return append(append(b, ' '), strings.Join(rights(bits, fileRights[:]), ",")...)
+}
