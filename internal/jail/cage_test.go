@@ -248,6 +248,19 @@ func TestProcIsItsOwn(t *testing.T) {
 	if pids != 1 || !strings.Contains(r.out, "self") {
 		t.Errorf("%d processes are visible, want the tool alone:\n%s", pids, r.out)
 	}
+	for name := range strings.Lines(strings.TrimPrefix(r.out, "ok\n")) {
+		name = strings.TrimSpace(name)
+		if name[0] >= '1' && name[0] <= '9' || slices.Contains(shownOfProc, name) {
+			continue
+		}
+		shown := ask(t, j, bailey.Job{NeedsProc: true}, "show", "/proc/"+name).must(t).out
+		if shown == "is a directory\n" {
+			shown = ask(t, j, bailey.Job{NeedsProc: true}, "list", "/proc/"+name).must(t).out
+		}
+		if shown != "ok\n" {
+			t.Errorf("/proc/%s shows %q", name, shown)
+		}
+	}
 	for _, f := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj"} {
 		if r := ask(t, j, bailey.Job{NeedsProc: true}, "write", f).must(t); r.first() == "ok" {
 			t.Errorf("%s can be written", f)

@@ -56,6 +56,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	if err := l.devices(); err != nil {
 		return nil, err
 	}
+	if err := l.kernel(); err != nil {
+		return nil, err
+	}
 	l.tool(t)
 	for _, helper := range job.Exec {
 		h, err := r.jail.tools.find(helper)

@@ -44,7 +44,7 @@ func (l *layout) names(p *plan) {
 	nodes := map[string]step{}
 	made := map[string]bool{"/": true, tmpDir: true, homeDir: true, filepath.Dir(homeDir): true}
 	put := func(path string, op uint8, n []uint64, words ...string) {
-		if _, inBind := l.covered(path); inBind || made[path] {
+		if _, inBind := l.covered(path); inBind || made[path] || l.proc && path != "/proc" && above("/proc", path) {
 			return
 		}
 		for d := filepath.Dir(path); !made[d]; d = filepath.Dir(d) {

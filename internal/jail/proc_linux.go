@@ -1,0 +1,40 @@
+package jail
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// shownOfProc is what a cage's own /proc shows beside its processes: numbers that programs size themselves
+// by. All else there speaks of the host's kernel, hardware and keys (kcore, kallsyms, keys, cmdline,
+// timer_list, bus, …): what is not named here, and what kernels to come add, is covered.
+var shownOfProc = []string{"self", "thread-self", "mounts", "net", "sys",
+	"cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat"}
+
+// kernel covers the rest of /proc, where the cage has one.
+func (l *layout) kernel() error {
+	if !l.proc {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return refuse("proc-private", err)
+	}
+	null := l.binds["/dev/null"]
+	for _, e := range entries {
+		name := e.Name()
+		if name[0] >= '0' && name[0] <= '9' || slices.Contains(shownOfProc, name) || e.Type()&os.ModeSymlink != 0 {
+			continue
+		}
+		b := bind{source: "/dev/null", target: "/proc/" + name, layer: "proc-private", dev: null.dev, ino: null.ino,
+			attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+		if e.IsDir() {
+			b.source, b.dir, b.dev, b.ino, l.empty = emptyDir[1:], true, 0, 0, true
+			b.attrs |= unix.MOUNT_ATTR_NODEV
+		}
+		l.binds[b.target] = b
+	}
+	return nil
+}
