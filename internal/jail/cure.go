@@ -53,7 +53,7 @@ func cure(layer string, err error) string {
 	case layer == "proc-private" && denied:
 		return "this container's /proc is masked: start it with --security-opt systempaths=unconfined (podman: unmask=ALL), or use a capability that needs no /proc"
 	case denied && sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return "AppArmor denies user namespaces to ordinary programs: give bailey a profile with the rule userns, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+		return "AppArmor denies user namespaces to ordinary programs: install the profile docs/apparmor/bailey that comes with it, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 	case denied && sysctl("kernel/unprivileged_userns_clone") == "0":
 		return "user namespaces are switched off for ordinary users: sysctl -w kernel.unprivileged_userns_clone=1"
 	case denied:
