@@ -31,6 +31,11 @@ func (s *site) gateway() int {
 		return 0
 	}
 	defer conn.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.gateways, conn.PID) {
+		s.gateways = append(s.gateways, conn.PID)
+	}
 	return conn.PID
 }
 

@@ -1,0 +1,196 @@
+package load_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// TestStorm has 64 callers at once make as many calls as BAILEY_STORM says (500 unless said; 5000 by hand, with
+// go test -timeout above it) while tools, the cages' first processes and gateways are killed at random. Then
+// nothing is left on the host that was not there before, and each call has one receipt.
+func TestStorm(t *testing.T) {
+	const callers = 64
+	calls := 500
+	if s := os.Getenv("BAILEY_STORM"); s != "" {
+		var err error
+		if calls, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("BAILEY_STORM: %v", err)
+		}
+	}
+	s := begin(t)
+	s.any(s.repo, "git.log", "-i", "repo=.")
+	s.quiet()
+	before := look(t, s)
+
+	var left atomic.Int64
+	left.Store(int64(calls))
+	stop := make(chan struct{})
+	var callersDone, rest sync.WaitGroup
+	rest.Go(func() { s.watch(stop) })
+	rest.Go(func() { s.sniper(stop) })
+	rest.Go(func() { s.killer(stop, 4*time.Second) })
+	for range callers {
+		callersDone.Go(func() {
+			for left.Add(-1) >= 0 {
+				switch rand.IntN(4) {
+				case 0:
+					s.any(s.repo, "system.echo", "-i", "message=hi")
+				case 1:
+					s.killed()
+				default:
+					s.any(s.repo, "git.log", "-i", "repo=.")
+				}
+			}
+		})
+	}
+	callersDone.Wait()
+	close(stop)
+	rest.Wait()
+	s.any(s.repo, "git.log", "-i", "repo=.") // starts a gateway if the last one was killed, which sweeps
+	s.quiet()
+	look(t, s).compare(before)
+	s.settle()
+}
+
+// any makes a call that may end in every way there is. What it was told must be in the ledger.
+func (s *site) any(dir string, args ...string) {
+	cmd := s.command(append([]string{"run", "--json"}, args...)...)
+	cmd.Dir = dir
+	s.answered(args, cmd, func(status bailey.Status) bool { return status != bailey.Refused && status != bailey.Pending })
+}
+
+// sniper kills processes below the gateway: tools, and what holds their cages together.
+func (s *site) sniper(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(rand.N(60 * time.Millisecond)):
+		}
+		pid := s.gateway()
+		if pid == 0 {
+			continue
+		}
+		targets := below(pid)
+		if len(targets) == 0 {
+			continue
+		}
+		if p := targets[rand.IntN(len(targets))]; stat(p.pid).start == p.start {
+			syscall.Kill(p.pid, syscall.SIGKILL)
+			s.count("process killed")
+		}
+	}
+}
+
+// quiet waits until the gateway has nothing below it but what it keeps ready.
+func (s *site) quiet() {
+	var n int
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if n = len(below(s.gateway())); n <= 1 {
+			time.Sleep(300 * time.Millisecond) // the last call's end: group and directory are removed after its process
+			return
+		}
+	}
+	s.t.Errorf("%d processes are below the gateway and no call is live", n)
+}
+
+// traces is what calls could leave on a host.
+type traces struct {
+	t           *testing.T
+	mounts      []string
+	groups      []string // control groups below which the home's gateways put theirs
+	files       []string
+	descriptors int // of the gateway
+	namespaces  int // that the gateway keeps open
+	zombies     int // below the gateway
+}
+
+func look(t *testing.T, s *site) traces {
+	t.Helper()
+	pid := s.gateway()
+	found := traces{t: t}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.mounts = strings.Split(string(table), "\n")
+	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, "bailey") && s.owns(path) {
+			found.groups = append(found.groups, path)
+		}
+		return nil
+	})
+	for _, dir := range []string{os.TempDir(), s.dir, s.home, s.repo, filepath.Join(s.repo, ".git")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if dir != os.TempDir() || strings.Contains(e.Name(), "bailey") && s.owns(e.Name()) {
+				found.files = append(found.files, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(links) == 0 {
+		t.Fatalf("the gateway's descriptors: %v", err)
+	}
+	found.descriptors = len(links)
+	for _, link := range links {
+		if to, _ := os.Readlink(link); strings.Contains(to, ":[") && !strings.HasPrefix(to, "socket") && !strings.HasPrefix(to, "pipe") {
+			found.namespaces++
+		}
+	}
+	children, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, c := range children {
+		b, _ := os.ReadFile(c)
+		if _, after, ok := strings.Cut(string(b), ") Z "); ok && strings.HasPrefix(after, strconv.Itoa(pid)+" ") {
+			found.zombies++
+		}
+	}
+	return found
+}
+
+// owns tells whether a name that carries the id of a process carries one of this home's gateways, dead or alive.
+// Other gateways may be at work on the machine.
+func (s *site) owns(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pid := range s.gateways {
+		if slices.Contains(strings.FieldsFunc(name, func(r rune) bool { return r < '0' || r > '9' }), strconv.Itoa(pid)) {
+			return true
+		}
+	}
+	return false
+}
+
+// compare wants nothing that was not there before; what the gateway keeps ready may come and go by one call's worth.
+func (now traces) compare(before traces) {
+	now.t.Helper()
+	for what, lists := range map[string][2][]string{"mounts": {before.mounts, now.mounts}, "groups": {before.groups, now.groups}, "files": {before.files, now.files}} {
+		for _, v := range lists[1] {
+			if !slices.Contains(lists[0], v) {
+				now.t.Errorf("%s: %s was not there before", what, v)
+			}
+		}
+	}
+	const slack = 8
+	if now.descriptors > before.descriptors+slack || now.namespaces > before.namespaces || now.zombies > 0 {
+		now.t.Errorf("the gateway has %d descriptors, %d of namespaces, %d zombies; before %d, %d, %d", now.descriptors, now.namespaces, now.zombies,
+			before.descriptors, before.namespaces, before.zombies)
+	}
+	now.t.Logf("%d mounts, %d groups, %d files, %d descriptors before; %d, %d, %d, %d after", len(before.mounts), len(before.groups), len(before.files),
+		before.descriptors, len(now.mounts), len(now.groups), len(now.files), now.descriptors)
+}
