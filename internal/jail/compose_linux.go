@@ -154,7 +154,7 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("sockets-none", inside.Filter, socketFilter())
+	p.add("seccomp", inside.Filter, program(here(), profile{}))
 	return p
 }
 

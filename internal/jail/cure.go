@@ -46,7 +46,9 @@ func cure(layer string, err error) string {
 		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
 	case errors.Is(err, unix.ENOSPC) && layer == "userns", sysctl("user/max_user_namespaces") == "0":
 		return "no more user namespaces are allowed: sysctl -w user.max_user_namespaces=15000"
-	case layer == "sockets-none":
+	case layer == "seccomp" && errors.Is(err, unix.EBADMSG):
+		return "there is no table of system calls for this machine: use x86-64 or arm64"
+	case layer == "seccomp":
 		return "the kernel was built without seccomp filters (CONFIG_SECCOMP_FILTER)"
 	case errors.Is(err, unix.EAGAIN):
 		return "the limit of processes is reached: see ulimit -u and the pids cgroup"

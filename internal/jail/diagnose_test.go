@@ -114,7 +114,7 @@ const (
 // promised are layers that can be seen from inside.
 func promised() (layers []Layer) {
 	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "caps-none", "no-new-privs",
-		"sockets-none", "session", "rlimits", "root-readonly", "tmp-private"} {
+		"seccomp", "session", "rlimits", "root-readonly", "tmp-private"} {
 		layers = append(layers, Layer{Name: name})
 	}
 	return layers
@@ -128,7 +128,7 @@ func TestCompare(t *testing.T) {
 		"capability":   {"CapBnd:\t0000", "CapBnd:\t0001", "caps-none"},
 		"no set":       {"CapAmb:\t0000\n", "", "caps-none"},
 		"new privs":    {"NoNewPrivs:\t1", "NoNewPrivs:\t0", "no-new-privs"},
-		"no filter":    {"Seccomp:\t2", "Seccomp:\t0", "sockets-none"},
+		"no filter":    {"Seccomp:\t2", "Seccomp:\t0", "seccomp"},
 		"session":      {"NSsid:\t2", "NSsid:\t0", "session"},
 		"core dumps":   {"size   0   0", "size   0   unlimited", "rlimits"},
 		"writable":     {"/ / ro", "/ / rw", "root-readonly"},

@@ -4,6 +4,7 @@ package jail
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -114,9 +115,7 @@ func (s step) append(b []byte) []byte {
 	case inside.Rlimit:
 		b = appendNumbers(append(append(b, ' '), rlimitNames[int(n[0])]...), n[1:])
 	case inside.Filter:
-		for _, i := range n {
-			b = fmt.Appendf(b, " %016x", i)
-		}
+		b = appendProgram(b, n)
 	case inside.Ruleset:
 		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)
 	case inside.Rule:
@@ -146,6 +145,15 @@ func appendNumbers(b []byte, numbers []uint64) []byte {
 		b = strconv.AppendUint(append(b, ' '), n, 10)
 	}
 	return b
+}
+
+// appendProgram adds the number of instructions and their SHA-256, 8 bytes each, the lowest first.
+func appendProgram(b []byte, instructions []uint64) []byte {
+	text := make([]byte, 0, 8*len(instructions))
+	for _, i := range instructions {
+		text = binary.LittleEndian.AppendUint64(text, i)
+	}
+	return fmt.Appendf(b, " %d sha256 %x", len(instructions), sha256.Sum256(text))
 }
 
 // appendIdentity adds device and inode as stat(1) shows them, "any" where none is compared.

@@ -63,7 +63,7 @@ func compare(layers []Layer, s seen) []Layer {
 	status := fields(s.text)
 	look("caps-none", "no capability in any set", zeroes(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
 	look("no-new-privs", "NoNewPrivs is 1", last(status["NoNewPrivs:"]) == "1")
-	look("sockets-none", "a filter on system calls", last(status["Seccomp:"]) == "2")
+	look("seccomp", "a filter on system calls", last(status["Seccomp:"]) == "2")
 	look("session", "leads a session of its own", last(status["NSsid:"]) != "" && last(status["NSsid:"]) == last(status["NSpid:"]))
 	look("rlimits", "no core dumps", strings.Join(status["Max"], " ") == "core file size 0 0 bytes")
 	root, tmp := mount(s.text, "/"), mount(s.text, tmpDir)

@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" || host != "bailey" {
+	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" || host != "bailey" {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}
@@ -82,9 +82,12 @@ var verbs = map[string]func([]string){
 		time.Sleep(50 * time.Millisecond)
 		say(nil)
 	},
-	"key":  func(a []string) { say(findKey(a[0])) },
-	"pair": func(a []string) { say(pair(a[0])) },
-	"eat":  func(a []string) { say(eat(a[0])) },
+	"calls":    calls,
+	"int80":    int80,
+	"ordinary": ordinary,
+	"key":      func(a []string) { say(findKey(a[0])) },
+	"pair":     func(a []string) { say(pair(a[0])) },
+	"eat":      func(a []string) { say(eat(a[0])) },
 }
 
 // say prints ok or what the error comes down to.

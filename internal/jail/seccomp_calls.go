@@ -1,0 +1,124 @@
+package jail
+
+// A call is a system call with its number on each architecture.
+type call struct {
+	name         string
+	amd64, arm64 uint16
+}
+
+// none is the number of a call that an architecture does not have. As a number it is read(2) and
+// io_setup(2), which nobody denies.
+const none = 0
+
+func (c call) on(a architecture) uint16 {
+	if a.name == "arm64" {
+		return c.arm64
+	}
+	return c.amd64
+}
+
+// A group is denied for one reason.
+type group struct {
+	why   string
+	calls []call
+}
+
+// denied are the groups of calls that answer EPERM whatever their arguments.
+func (p profile) denied() []group {
+	groups := always[:len(always):len(always)]
+	if p.Shared {
+		groups = append(groups, shared...)
+	}
+	if p.NoSignals {
+		groups = append(groups, signalling)
+	}
+	return groups
+}
+
+// always is denied in every cage. Numbers: arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl.
+var always = []group{
+	{"tracing", []call{ // of other processes, by which one acts as them
+		{"ptrace", 101, 117}, {"kcmp", 312, 272},
+	}},
+	{"foreign memory", []call{ // and descriptors; where its pages lie
+		{"process_vm_readv", 310, 270}, {"process_vm_writev", 311, 271}, {"process_madvise", 440, 440},
+		{"process_mrelease", 448, 448}, {"pidfd_getfd", 438, 438}, {"get_robust_list", 274, 100},
+		{"migrate_pages", 256, 238}, {"move_pages", 279, 239},
+	}},
+	{"keyring", []call{ // the kernel's belong to a uid, and outlive a call
+		{"add_key", 248, 217}, {"request_key", 249, 218}, {"keyctl", 250, 219},
+	}},
+	{"mounts", []call{ // what a tool sees is laid out before it starts
+		{"mount", 165, 40}, {"umount2", 166, 39}, {"mount_setattr", 442, 442}, {"move_mount", 429, 429},
+		{"open_tree", 428, 428}, {"open_tree_attr", 467, 467}, {"fsopen", 430, 430}, {"fsconfig", 431, 431},
+		{"fsmount", 432, 432}, {"fspick", 433, 433}, {"pivot_root", 155, 41}, {"chroot", 161, 51},
+	}},
+	{"namespaces", []call{ // in one of its own a tool has every capability, and all of the kernel behind them
+		{"unshare", 272, 97}, {"setns", 308, 268}, {"listns", 470, 470},
+	}},
+	{"anonymous executables", []call{ // files without a name, outside of every noexec mount
+		{"memfd_create", 319, 279}, {"memfd_secret", 447, 447},
+	}},
+	{"handles", []call{ // they open files past every mount and directory
+		{"name_to_handle_at", 303, 264}, {"open_by_handle_at", 304, 265},
+	}},
+	{"modules", []call{
+		{"init_module", 175, 105}, {"finit_module", 313, 273}, {"delete_module", 176, 106},
+	}},
+	{"kexec", []call{
+		{"kexec_load", 246, 104}, {"kexec_file_load", 320, 294}, {"reboot", 169, 142},
+	}},
+	{"clocks", []call{ // the host's
+		{"clock_settime", 227, 112}, {"settimeofday", 164, 170}, {"adjtimex", 159, 171}, {"clock_adjtime", 305, 266},
+	}},
+	{"observation", []call{ // of the kernel and of everybody in it
+		{"perf_event_open", 298, 241}, {"bpf", 321, 280}, {"fanotify_init", 300, 262}, {"fanotify_mark", 301, 263},
+		{"lookup_dcookie", 212, 18}, {"syslog", 103, 116}, {"acct", 163, 89},
+	}},
+	{"stalling", []call{ // the kernel in the middle of a copy, for as long as it takes to win a race
+		{"userfaultfd", 323, 282},
+	}},
+	{"io_uring", []call{ // makes sockets and opens files behind the filter's back
+		{"io_uring_setup", 425, 425}, {"io_uring_enter", 426, 426}, {"io_uring_register", 427, 427},
+	}},
+	{"machine", []call{ // its ports, segments, terminals, names, swap and quotas
+		{"iopl", 172, none}, {"ioperm", 173, none}, {"modify_ldt", 154, none}, {"vhangup", 153, 58},
+		{"sethostname", 170, 161}, {"setdomainname", 171, 162}, {"swapon", 167, 224}, {"swapoff", 168, 225},
+		{"quotactl", 179, 60}, {"quotactl_fd", 443, 443},
+	}},
+	{"obsolete", []call{ // kept by the kernel for programs that no longer exist, or gone from it
+		{"uselib", 134, none}, {"ustat", 136, none}, {"sysfs", 139, none}, {"_sysctl", 156, none},
+		{"create_module", 174, none}, {"get_kernel_syms", 177, none}, {"query_module", 178, none},
+		{"nfsservctl", 180, 42}, {"getpmsg", 181, none}, {"putpmsg", 182, none}, {"afs_syscall", 183, none},
+		{"tuxcall", 184, none}, {"security", 185, none}, {"epoll_ctl_old", 214, none},
+		{"epoll_wait_old", 215, none}, {"vserver", 236, none},
+	}},
+}
+
+// shared is denied as well where the tool lives among the user's other processes: see [profile].
+var shared = []group{
+	{"metadata", []call{ // which no Landlock right covers
+		{"chmod", 90, none}, {"fchmod", 91, 52}, {"fchmodat", 268, 53}, {"fchmodat2", 452, 452},
+		{"chown", 92, none}, {"lchown", 94, none}, {"fchown", 93, 55}, {"fchownat", 260, 54},
+		{"utime", 132, none}, {"utimes", 235, none}, {"futimesat", 261, none}, {"utimensat", 280, 88},
+		{"setxattr", 188, 5}, {"lsetxattr", 189, 6}, {"fsetxattr", 190, 7}, {"setxattrat", 463, 463},
+		{"removexattr", 197, 14}, {"lremovexattr", 198, 15}, {"fremovexattr", 199, 16},
+		{"removexattrat", 466, 466}, {"file_setattr", 469, 469},
+	}},
+	{"ipc", []call{ // of System V and POSIX: by key or name, past files
+		{"shmget", 29, 194}, {"shmat", 30, 196}, {"shmctl", 31, 195}, {"shmdt", 67, 197},
+		{"semget", 64, 190}, {"semop", 65, 193}, {"semctl", 66, 191}, {"semtimedop", 220, 192},
+		{"msgget", 68, 186}, {"msgsnd", 69, 189}, {"msgrcv", 70, 188}, {"msgctl", 71, 187},
+		{"mq_open", 240, 180}, {"mq_unlink", 241, 181}, {"mq_timedsend", 242, 182},
+		{"mq_timedreceive", 243, 183}, {"mq_notify", 244, 184}, {"mq_getsetattr", 245, 185},
+	}},
+	{"processes", []call{ // those of others, held by descriptor
+		{"pidfd_open", 434, 434}, {"pidfd_send_signal", 424, 424},
+	}},
+}
+
+// signalling is what names a process to send to, but for kill(2), which has a rule.
+var signalling = group{"signals", []call{
+	{"tkill", 200, 130}, {"tgkill", 234, 131}, {"rt_sigqueueinfo", 129, 138}, {"rt_tgsigqueueinfo", 297, 240},
+	{"pidfd_send_signal", 424, 424},
+}}

@@ -1,0 +1,78 @@
+package jail
+
+// Codes of classic BPF (linux/bpf_common.h), as far as the filter uses them.
+const (
+	opLoad   = 0x20 // BPF_LD|BPF_W|BPF_ABS: the word at k of struct seccomp_data
+	opMask   = 0x54 // BPF_ALU|BPF_AND|BPF_K
+	opJump   = 0x05 // BPF_JMP|BPF_JA: by k
+	opEqual  = 0x15 // BPF_JMP|BPF_JEQ|BPF_K
+	opLeast  = 0x35 // BPF_JMP|BPF_JGE|BPF_K
+	opReturn = 0x06 // BPF_RET|BPF_K
+)
+
+// Offsets in struct seccomp_data (linux/seccomp.h). An argument has 8 bytes, the low word first.
+const (
+	numberAt, archAt, argsAt = 0, 4, 16
+	argSize                  = 8
+)
+
+// code is a program that grows. Jumps lead forward and count from the next instruction.
+type code []uint64
+
+func (c *code) op(op uint16, k uint32) { c.jump(op, k, 0, 0) }
+
+func (c *code) jump(op uint16, k uint32, yes, no uint8) {
+	*c = append(*c, uint64(op)|uint64(yes)<<16|uint64(no)<<24|uint64(k)<<32)
+}
+
+// search halves the spans until one is left. Nothing jumps into or out of a half, and each ends in
+// verdicts, so a jump that proves too far for its eight bits can still be made long.
+func (c *code) search(spans []span) {
+	if len(spans) == 1 {
+		c.answer(spans[0].answer)
+		return
+	}
+	half := len(spans) / 2
+	at := len(*c)
+	c.op(opLeast, spans[half].from)
+	c.search(spans[:half])
+	if far := uint64(len(*c) - at - 1); far <= 0xff {
+		(*c)[at] |= far << 16
+	} else {
+		*c = append(*c, 0)
+		copy((*c)[at+2:], (*c)[at+1:])
+		(*c)[at] |= 1 << 24 // else: over the long jump
+		(*c)[at+1] = opJump | far<<32
+	}
+	c.search(spans[half:])
+}
+
+func (c *code) answer(a answer) {
+	if a.rule == nil {
+		c.op(opReturn, a.verdict)
+		return
+	}
+	for _, when := range a.rule.when {
+		c.clause(when, a.rule.then)
+	}
+	c.op(opReturn, a.rule.otherwise)
+}
+
+// clause answers then, or goes on behind itself. It has far less than 255 instructions.
+func (c *code) clause(all clause, then uint32) {
+	var lasts [6]int // of each match's comparisons the last, which knows that it does not hold
+	for i, m := range all {
+		c.op(opLoad, argsAt+argSize*m.arg)
+		if m.mask != whole {
+			c.op(opMask, m.mask)
+		}
+		for k, value := range m.is {
+			c.jump(opEqual, value, uint8(len(m.is)-1-k), 0)
+		}
+		lasts[i] = len(*c) - 1
+	}
+	c.op(opReturn, then)
+	for _, at := range lasts[:len(all)] {
+		(*c)[at] |= uint64(len(*c)-at-1) << 24
+	}
+}
