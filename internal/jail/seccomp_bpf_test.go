@@ -13,12 +13,12 @@ type data struct {
 	args     [6]uint64
 }
 
-func (d data) bytes() []byte {
-	b := binary.LittleEndian.AppendUint32(nil, d.nr)
-	b = binary.LittleEndian.AppendUint32(b, d.arch)
-	b = binary.LittleEndian.AppendUint64(b, d.ip)
-	for _, a := range d.args {
-		b = binary.LittleEndian.AppendUint64(b, a)
+func (d data) bytes() (b [64]byte) {
+	binary.LittleEndian.PutUint32(b[0:], d.nr)
+	binary.LittleEndian.PutUint32(b[4:], d.arch)
+	binary.LittleEndian.PutUint64(b[8:], d.ip)
+	for i, a := range d.args {
+		binary.LittleEndian.PutUint64(b[16+8*i:], a)
 	}
 	return b
 }
@@ -86,13 +86,7 @@ func interpret(words []uint64, d data) (verdict uint32, passed int) {
 	for pc := 0; ; pc++ {
 		passed++
 		i := decode(words[pc])
-		jump := func(yes bool) {
-			if yes {
-				pc += int(i.jt)
-			} else {
-				pc += int(i.jf)
-			}
-		}
+		holds := i.code == 0x15 && a == i.k || i.code == 0x35 && a >= i.k
 		switch i.code {
 		case 0x20:
 			a = binary.LittleEndian.Uint32(b[i.k:])
@@ -100,10 +94,12 @@ func interpret(words []uint64, d data) (verdict uint32, passed int) {
 			a &= i.k
 		case 0x05:
 			pc += int(i.k)
-		case 0x15:
-			jump(a == i.k)
-		case 0x35:
-			jump(a >= i.k)
+		case 0x15, 0x35:
+			if holds {
+				pc += int(i.jt)
+			} else {
+				pc += int(i.jf)
+			}
 		case 0x06:
 			return i.k, passed
 		default:
