@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/jail/inside"
 	"bailey/internal/ktest"
 )
 
@@ -106,6 +107,29 @@ func TestForeignTablesKill(t *testing.T) {
 		if r.exit.Code != 128+int(unix.SIGSYS) || r.out != "" {
 			t.Errorf("%v: %+v, want the end by SIGSYS", args, r)
 		}
+	}
+}
+
+// TestNoProgramNoCage: a machine without a table, and a program that the kernel does not take.
+func TestNoProgramNoCage(t *testing.T) {
+	j := newJail(t, Config{})
+	for hint, words := range map[string][]uint64{"no table of system calls": nil, "CONFIG_SECCOMP_FILTER": {opLoad}} {
+		planned, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := planned.(*run)
+		for i := range r.plan.steps {
+			if r.plan.steps[i].Op == inside.Filter {
+				r.plan.steps[i].N = words
+			}
+		}
+		exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+		wants(t, err, "seccomp", hint)
+		if exit.Code != bailey.NeverRan {
+			t.Errorf("without a filter the tool ended with %+v", exit)
+		}
+		r.Close()
 	}
 }
 
