@@ -4,20 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"bailey"
-
-	"golang.org/x/sys/unix"
 )
 
-// directory is the ledger's directory, held by descriptor: every name is looked up in it and never
-// through a path that somebody could exchange.
+// directory is the ledger's directory, held open: every name is looked up in it and never through a path
+// that somebody could exchange. What a platform does in its own way is in dir_unix.go and dir_windows.go.
 type directory struct {
-	*os.File
+	holder
 	path   string
 	locked *os.File
 }
@@ -43,12 +42,7 @@ func makeDir(path string) error {
 	if err != nil {
 		return err
 	}
-	parent, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	return parent.Sync()
+	return syncDir(filepath.Dir(path))
 }
 
 func openDir(path string) (*directory, error) {
@@ -56,77 +50,23 @@ func openDir(path string) (*directory, error) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the ledger has no directory"}
 	}
 	path = filepath.Clean(path) // O_NOFOLLOW looks through "link/"
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	d, err := hold(path)
 	if err != nil {
 		return nil, unavailable("give the ledger a directory of its own: no link, mode 0700, owned by who runs the gateway",
 			err, "the ledger's directory %s does not open", path)
 	}
-	d := &directory{File: os.NewFile(uintptr(fd), path), path: path}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		err = unfit(&st, unix.S_IFDIR, 0o700, os.Geteuid())
-	}
-	if err != nil {
-		d.Close()
+	if err := d.fit(); err != nil {
+		d.holder.Close()
 		return nil, unavailable("chmod 700 and chown it, after finding out who changed it", err, "the ledger's directory %s is refused", path)
 	}
 	return d, nil
 }
 
-// unfit says why a file of this status must not hold a ledger: somebody else could read or change it,
-// or it is also somewhere else.
-func unfit(st *unix.Stat_t, kind, mode uint32, uid int) error {
-	switch {
-	case st.Mode&unix.S_IFMT != kind:
-		return fmt.Errorf("it is of another type (%#o)", st.Mode&unix.S_IFMT)
-	case int(st.Uid) != uid:
-		return fmt.Errorf("it belongs to uid %d and not to %d", st.Uid, uid)
-	case st.Mode&0o7777&^mode != 0:
-		return fmt.Errorf("its mode is %#o, the most is %#o", st.Mode&0o7777, mode)
-	case kind == unix.S_IFREG && st.Nlink != 1:
-		return fmt.Errorf("it has %d names (hard links)", st.Nlink)
-	}
-	return nil
-}
-
-// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
-func (d *directory) same(f *os.File, name string, size int64) error {
-	var named, opened unix.Stat_t
-	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("%s is gone: %w", f.Name(), err)
-	}
-	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
-		return err
-	}
-	if named.Dev != opened.Dev || named.Ino != opened.Ino {
-		return fmt.Errorf("%s is another file now", f.Name())
-	}
-	if opened.Size != size {
-		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size, size)
-	}
-	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
-}
-
-// open opens a regular file of the directory, checked by its descriptor. O_NONBLOCK keeps a FIFO in its
-// place from holding us up (open(2)).
+// open opens a regular file of the directory, checked by its descriptor.
 func (d *directory) open(name string, flags int) (*os.File, error) {
-	var fd int
-	err := restart(func() (err error) {
-		fd, err = unix.Openat(int(d.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-		return err
-	})
-	if err == nil {
-		var st unix.Stat_t
-		if err = unix.Fstat(fd, &st); err == nil {
-			err = unfit(&st, unix.S_IFREG, 0o600, os.Geteuid())
-		}
-		if err == nil {
-			return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
-		}
-		unix.Close(fd)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	f, err := d.openFit(name, flags)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return f, err
 	}
 	return nil, unavailable("a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right",
 		err, "%s is refused", filepath.Join(d.path, name))
@@ -134,11 +74,11 @@ func (d *directory) open(name string, flags int) (*os.File, error) {
 
 // lock holds the directory against other writers until Close.
 func (d *directory) lock() error {
-	f, err := d.open(lockName, unix.O_RDWR|unix.O_CREAT)
+	f, err := d.open(lockName, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockWhole(f); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(f, 20))
 		f.Close()
 		return taken(d.path, string(holder), err)
@@ -167,16 +107,15 @@ func (d *directory) Close() error {
 	if d.locked != nil {
 		d.locked.Close()
 	}
-	return d.File.Close()
+	return d.holder.Close()
 }
 
 // list returns the directory's names, sorted.
 func (d *directory) list() ([]string, error) {
-	again, err := unix.Openat(int(d.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f, err := d.again() // an offset of its own: readers do not disturb each other
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", d.path, err)
 	}
-	f := os.NewFile(uintptr(again), d.path) // an offset of its own: readers do not disturb each other
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
@@ -204,10 +143,10 @@ func (d *directory) segments() ([]string, error) {
 
 // create makes a new file with content, durable under name at once or not at all: first as temp.
 func (d *directory) create(temp, name string, content io.Reader) error {
-	if err := unix.Unlinkat(int(d.Fd()), temp, 0); err != nil && err != unix.ENOENT {
+	if err := d.remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", temp, err)
 	}
-	f, err := d.open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	f, err := d.open(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
@@ -219,10 +158,7 @@ func (d *directory) create(temp, name string, content io.Reader) error {
 		err = cerr
 	}
 	if err == nil {
-		err = unix.Renameat2(int(d.Fd()), temp, int(d.Fd()), name, unix.RENAME_NOREPLACE)
-	}
-	if err == nil {
-		err = d.Sync()
+		err = d.give(temp, name)
 	}
 	if err != nil {
 		return unavailable(cure(err), err, "%s could not be written", filepath.Join(d.path, name))

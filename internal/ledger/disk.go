@@ -4,8 +4,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"bailey/audit"
 )
 
 // Disk is what the log asks of the file it writes. Each method does one thing or says why not, so that a
@@ -20,46 +21,47 @@ type Disk interface {
 	Reserve(off, n int64) error
 }
 
-// segment is the real Disk.
+// segment is the real Disk: disk_linux.go, disk_darwin.go, disk_windows.go.
 type segment struct{ *os.File }
-
-func (s segment) Sync() error {
-	return restart(func() error { return unix.Fdatasync(int(s.Fd())) })
-}
-
-// Reserve asks for the limit on file sizes too: fallocate does not when it keeps the length (measured on
-// Linux 6.18, ext4), and the write would then fail.
-func (s segment) Reserve(off, n int64) error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		return err
-	}
-	if uint64(off+n) > limit.Cur {
-		return unix.EFBIG
-	}
-	return restart(func() error { return unix.Fallocate(int(s.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n) })
-}
-
-// restart calls f again while signals interrupt it: Go's own preemption sends them (signal(7)).
-func restart(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
-}
 
 // cure says what to do about an error of the disk.
 func cure(err error) string {
 	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "free some space, or raise the quota, where the ledger is, then call again"
-	case errors.Is(err, unix.EFBIG):
+	case errors.Is(err, syscall.EFBIG):
 		return "raise the limit on file sizes (ulimit -f) and end the gateway (bailey gateway stop): the next call starts one"
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
 		return "the file system cannot reserve space: keep BAILEY_HOME on ext4, xfs, btrfs or tmpfs"
-	case errors.Is(err, unix.EROFS):
+	case errors.Is(err, syscall.EROFS):
 		return "the file system is read-only: look at the kernel's log, mount it read-write and end the gateway (bailey gateway stop): the next call starts one"
 	}
 	return "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
+}
+
+// Rehearse does to a file of its own in dir what the ledger does to its segment, and returns how many bytes
+// are free there.
+func Rehearse(dir string) (uint64, error) {
+	f, err := os.CreateTemp(dir, "rehearsal-")
+	if err != nil {
+		return 0, err
+	}
+	held := os.Remove(f.Name()) // at once, so that nothing stays whatever ends this process
+	defer func() {
+		f.Close()
+		if held != nil { // Windows removes no open file
+			os.Remove(f.Name())
+		}
+	}()
+	disk := segment{f}
+	if err := disk.Reserve(0, audit.MaxLine); err != nil {
+		return 0, os.NewSyscallError("reserve", err)
+	}
+	if _, err := disk.WriteAt(make([]byte, audit.MaxLine), 0); err != nil {
+		return 0, err
+	}
+	if err := disk.Sync(); err != nil {
+		return 0, err
+	}
+	return free(dir)
 }

@@ -1,7 +1,7 @@
 // Package ledger is the durable log on disk: the one writer of the format that package audit defines.
 //
 // What returns without error is on the disk (pwrite(2), fdatasync(2)) and, for a new file, so is its
-// name (fsync(2) of the directory). One goroutine writes. It takes all that wait, writes them at once, syncs once
+// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). One goroutine writes. It takes all that wait, writes them at once, syncs once
 // and answers them: a group.
 //
 // # Space

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,46 @@ import (
 	"bailey"
 	"bailey/audit"
 )
+
+func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// refused opens dir, which has to be refused with these words, a cure, and nothing changed.
+func refused(t *testing.T, dir string, words ...string) {
+	t.Helper()
+	before := content(filepath.Join(dir, "00000001.jsonl"))
+	l, err := New(Config{Dir: dir})
+	if err == nil {
+		l.Close()
+		t.Fatal("it opens")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%v: does not say %q", err, w)
+		}
+	}
+	if bailey.HintOf(err) == "" || bailey.KindOf(err) == bailey.Internal {
+		t.Errorf("%v: kind %s, hint %q", err, bailey.KindOf(err), bailey.HintOf(err))
+	}
+	if content(first(dir)) != before {
+		t.Error("the refused file was changed")
+	}
+}
+
+// content is what a regular file holds; reading a FIFO would wait for ever.
+func content(name string) string {
+	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
+	data, _ := os.ReadFile(name)
+	return string(data)
+}
+
+func do(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // open opens a ledger in dir and closes it when the test ends.
 func open(t testing.TB, c Config) *Log {
@@ -421,5 +463,16 @@ func lines(t testing.TB, name string) func(func([]byte) bool) {
 				return
 			}
 		}
+	}
+}
+
+func TestRehearsalLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	free, err := Rehearse(dir)
+	if left, _ := os.ReadDir(dir); err != nil || free == 0 || len(left) != 0 {
+		t.Errorf("%d bytes free, %v, left %v", free, err, left)
+	}
+	if _, err := Rehearse(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in no directory: %v", err)
 	}
 }

@@ -10,8 +10,6 @@ import (
 
 	"bailey"
 	"bailey/audit"
-
-	"golang.org/x/sys/unix"
 )
 
 // Filter says which receipts are wanted. Empty fields want all.
@@ -72,7 +70,7 @@ func (d *directory) files() (files []*os.File, err error) {
 		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + d.path, Hint: "the first call begins one"}
 	}
 	for _, name := range names {
-		f, oerr := d.open(name, unix.O_RDONLY)
+		f, oerr := d.open(name, os.O_RDONLY)
 		if oerr != nil {
 			closeAll(files)
 			return nil, oerr

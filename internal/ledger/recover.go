@@ -9,12 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"bailey"
 	"bailey/audit"
-
-	"golang.org/x/sys/unix"
 )
 
 // Repair is the data of a "repair" entry: bytes that were cut off the ledger's tail.
@@ -54,7 +53,7 @@ func (l *Log) begin() ([]string, error) {
 // recover verifies the ledger, repairs its tail, closes what a crash left open and makes the writer ready.
 func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
 	name := names[len(names)-1]
-	file, err := l.dir.open(name, unix.O_RDWR)
+	file, err := l.dir.open(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
 		l.writer.disk = wrap(l.writer.disk)
 	}
 	// A lock file can be deleted and made anew; the segment is held as well.
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockWhole(file); err != nil {
 		return taken(l.dir.path, "", err)
 	}
 	recorded, err := l.verify(names)
@@ -85,7 +84,7 @@ func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 		last := i == len(names)-1
 		file := l.writer.file
 		if !last {
-			if file, err = l.dir.open(name, unix.O_RDONLY); err != nil {
+			if file, err = l.dir.open(name, os.O_RDONLY); err != nil {
 				return nil, err
 			}
 			defer file.Close()
@@ -151,7 +150,7 @@ func (l *Log) cut(offset, size int64) error {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, unix.EEXIST) || n > 1000 {
+		if !errors.Is(err, fs.ErrExist) || n > 1000 {
 			return err
 		}
 		name = fmt.Sprintf("torn-%d-%d.%d", l.writer.head.Seq+1, offset, n) // a crash came before the cut

@@ -3,12 +3,11 @@ package ledger
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"bailey/audit"
-
-	"golang.org/x/sys/unix"
 )
 
 // Verify verifies the ledger as far as it was durable when it was called.
@@ -28,7 +27,7 @@ const settle = 200 * time.Millisecond
 // missing ledger is a report that is not in order; a directory or file that is refused, an error.
 func Verify(dir string) (audit.Report, error) {
 	d, err := openDir(dir)
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return audit.Verify()
 	}
 	if err != nil {

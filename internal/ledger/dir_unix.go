@@ -1,0 +1,140 @@
+//go:build linux || darwin
+
+package ledger
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// holder is how a directory is held: by its descriptor.
+type holder struct{ *os.File }
+
+func hold(path string) (*directory, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &directory{holder: holder{os.NewFile(uintptr(fd), path)}, path: path}, nil
+}
+
+// fit says why the directory must not hold a ledger.
+func (d *directory) fit() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
+		return err
+	}
+	return unfit(&st, unix.S_IFDIR, 0o700, os.Geteuid())
+}
+
+// unfit says why a file of this status must not hold a ledger: somebody else could read or change it,
+// or it is also somewhere else. The width of a mode is the platform's.
+func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
+	mode := uint32(st.Mode)
+	switch {
+	case mode&unix.S_IFMT != kind:
+		return fmt.Errorf("it is of another type (%#o)", mode&unix.S_IFMT)
+	case int(st.Uid) != uid:
+		return fmt.Errorf("it belongs to uid %d and not to %d", st.Uid, uid)
+	case mode&0o7777&^most != 0:
+		return fmt.Errorf("its mode is %#o, the most is %#o", mode&0o7777, most)
+	case kind == unix.S_IFREG && st.Nlink != 1:
+		return fmt.Errorf("it has %d names (hard links)", st.Nlink)
+	}
+	return nil
+}
+
+// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
+func (d *directory) same(f *os.File, name string, size int64) error {
+	var named, opened unix.Stat_t
+	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("%s is gone: %w", f.Name(), err)
+	}
+	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
+		return err
+	}
+	if named.Dev != opened.Dev || named.Ino != opened.Ino {
+		return fmt.Errorf("%s is another file now", f.Name())
+	}
+	if opened.Size != size {
+		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size, size)
+	}
+	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
+}
+
+// openFit opens a file that may hold a ledger. O_NONBLOCK keeps a FIFO in its place from holding us up (open(2)).
+func (d *directory) openFit(name string, flags int) (*os.File, error) {
+	var fd int
+	err := restart(func() (err error) {
+		fd, err = unix.Openat(int(d.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = unfit(&st, unix.S_IFREG, 0o600, os.Geteuid())
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
+}
+
+// again opens the directory once more.
+func (d *directory) again() (*os.File, error) {
+	fd, err := unix.Openat(int(d.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), d.path), nil
+}
+
+func (d *directory) remove(name string) error { return unix.Unlinkat(int(d.Fd()), name, 0) }
+
+// give gives temp its name, which nobody may have yet, durably.
+func (d *directory) give(temp, name string) error {
+	if err := renameNew(int(d.Fd()), temp, name); err != nil {
+		return err
+	}
+	return d.Sync()
+}
+
+// syncDir makes the names in a directory durable (fsync(2)).
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// lockWhole takes an exclusive lock on f, at once or not at all (flock(2)).
+func lockWhole(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// restart calls f again while signals interrupt it: Go's own preemption sends them (signal(7)).
+func restart(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// tooLarge tells whether a file may not grow to size for this process (setrlimit(2)).
+func tooLarge(size int64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	if uint64(size) > limit.Cur {
+		return unix.EFBIG
+	}
+	return nil
+}

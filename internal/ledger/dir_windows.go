@@ -1,0 +1,124 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/windows"
+)
+
+// holder is how a directory is held: as a root that no name leads out of.
+//
+// Modes mean nothing on Windows. Who else can reach the ledger is a matter of the access list that it inherits
+// from the home, which the gateway has checked (package peer, Owned). What can be checked of a file here is
+// its type, that it has one name, and that the name still leads to it.
+type holder struct{ *os.Root }
+
+func hold(path string) (*directory, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, errors.New("it is no directory, or a link to one")
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &directory{holder: holder{root}, path: path}, nil
+}
+
+// fit says why the directory must not hold a ledger: it is not the one that its path names.
+func (d *directory) fit() error {
+	named, err := os.Lstat(d.path)
+	opened, err2 := d.Stat(".")
+	if err = errors.Join(err, err2); err != nil {
+		return err
+	}
+	if !named.IsDir() || !os.SameFile(named, opened) {
+		return errors.New("it is a link, or was exchanged")
+	}
+	return nil
+}
+
+// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
+func (d *directory) same(f *os.File, name string, size int64) error {
+	named, err := d.Lstat(name)
+	if err != nil {
+		return fmt.Errorf("%s is gone: %w", f.Name(), err)
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !named.Mode().IsRegular() || !os.SameFile(named, opened) {
+		return fmt.Errorf("%s is another file now", f.Name())
+	}
+	if opened.Size() != size {
+		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size(), size)
+	}
+	return oneName(f)
+}
+
+func oneName(f *os.File) error {
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {
+		return err
+	}
+	if info.NumberOfLinks != 1 {
+		return fmt.Errorf("it has %d names (hard links)", info.NumberOfLinks)
+	}
+	return nil
+}
+
+// openFit opens a file that may hold a ledger.
+func (d *directory) openFit(name string, flags int) (*os.File, error) {
+	f, err := d.OpenFile(name, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Seek(0, 2)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err == nil {
+		err = d.same(f, name, size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// again opens the directory once more.
+func (d *directory) again() (*os.File, error) { return d.Open(".") }
+
+func (d *directory) remove(name string) error { return d.Root.Remove(name) }
+
+// give gives temp its name, which nobody may have yet. Windows flushes no directory; what it offers is a
+// rename that returns when it is on the disk (MoveFileExW, MOVEFILE_WRITE_THROUGH).
+func (d *directory) give(temp, name string) error {
+	from, err := windows.UTF16PtrFromString(filepath.Join(d.path, temp))
+	if err != nil {
+		return err
+	}
+	to, err := windows.UTF16PtrFromString(filepath.Join(d.path, name))
+	if err != nil {
+		return err
+	}
+	return windows.MoveFileEx(from, to, windows.MOVEFILE_WRITE_THROUGH)
+}
+
+// syncDir does nothing: a directory made a moment ago is in the journal of NTFS, and nothing more can be asked.
+func syncDir(string) error { return nil }
+
+// lockWhole takes an exclusive lock on f, at once or not at all. A lock keeps others from reading the bytes it
+// covers (LockFileEx), so it covers one that no ledger reaches.
+func lockWhole(f *os.File) error {
+	far := windows.Overlapped{OffsetHigh: 1 << 30}
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &far)
+}
