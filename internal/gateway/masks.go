@@ -8,12 +8,9 @@ import (
 	"strings"
 )
 
-// secrets below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
+// secrets, and what systemSecrets adds to them, are below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
 var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
 	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc"}
-
-// sockets of agents and daemons that would lend their powers to whoever connects.
-var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/systemd"}
 
 // Homes returns the user's home directories: the account's and $HOME, canonical. Both count, because
 // whoever starts the gateway chooses $HOME.
@@ -26,42 +23,27 @@ func Homes() []string {
 		homes = append(homes, canonical(dir))
 	}
 	if os.Geteuid() == 0 {
-		homes = append(homes, accounts("/etc/passwd")...)
+		homes = append(homes, everyHome()...)
 	}
 	slices.Sort(homes)
 	return slices.Compact(homes)
 }
 
-// accounts are the homes that passwd(5) names: root reaches them all.
-func accounts(file string) []string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	var homes []string
-	for line := range strings.Lines(string(text)) {
-		f := strings.Split(line, ":")
-		if len(f) == 7 && strings.HasPrefix(f[5], "/home/") {
-			homes = append(homes, canonical(f[5]))
-		}
-	}
-	return homes
-}
-
 // holdsSecrets tells whether a directory is, or lies in, a place of secrets of whatever home.
 func holdsSecrets(dir string) bool {
-	return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(dir+"/", "/"+s+"/") })
+	dir = fold(filepath.ToSlash(dir)) + "/"
+	return slices.ContainsFunc(slices.Concat(secrets, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+fold(s)+"/") })
 }
 
 // Masks returns the paths that stay hidden in every cage, canonical, whether they exist or not.
 func Masks(h Home, homes []string) []string {
 	masks := []string{canonical(string(h))}
 	for _, dir := range homes {
-		for _, s := range secrets {
+		for _, s := range slices.Concat(secrets, systemSecrets()) {
 			masks = append(masks, canonical(filepath.Join(dir, s)))
 		}
 	}
-	for _, s := range sockets {
+	for _, s := range daemonSockets() {
 		masks = append(masks, canonical(s))
 	}
 	for _, name := range []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {

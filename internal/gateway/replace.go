@@ -57,11 +57,3 @@ func giveTo(root *os.Root, f *os.File, name string) error {
 	}
 	return nil
 }
-
-func syncDir(root *os.Root) error {
-	d, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

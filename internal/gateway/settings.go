@@ -64,7 +64,7 @@ func OpenSettings(home Home, w *Workspaces, last Applied, note func(context.Cont
 	if s.shut != nil {
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
 	}
-	if info, err := os.Lstat(s.path()); err == nil && info.Mode().Perm()&0o077 != 0 {
+	if info, err := os.Lstat(s.path()); err == nil && wide(info) {
 		log.Warn("the settings are open to others", "file", s.path(), "mode", info.Mode().Perm(), "cure", "chmod 600")
 	}
 	w.use(last.Workspaces, s.shut)

@@ -176,30 +176,26 @@ func (w *Workspaces) fit(dir string) (string, error) {
 	return root, nil
 }
 
-// system are directories that are nobody's project, and those below which everything is the system's.
-var (
-	system      = []string{"/", "/home", "/opt", "/srv", "/var", "/var/lib", "/usr", "/usr/local", "/mnt", "/media", "/run"}
-	systemTrees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
-		"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/include", "/usr/share"}
-)
-
 // unfit says why a directory cannot be a workspace, or "".
 func (w *Workspaces) unfit(root string) string {
+	root = fold(root)
+	is := func(path string) bool { return fold(path) == root }
+	dirs, trees := systemDirs()
 	switch {
-	case root == "/":
+	case filepath.Dir(root) == root:
 		return "the root of the file system"
-	case slices.Contains(w.home, root):
+	case slices.ContainsFunc(w.home, is):
 		return "a home directory"
-	case slices.Contains(system, root), slices.ContainsFunc(systemTrees, func(s string) bool { return within(s, root) }):
+	case slices.ContainsFunc(dirs, is), slices.ContainsFunc(trees, func(s string) bool { return within(fold(s), root) }):
 		return "a system directory"
 	case holdsSecrets(root):
 		return "a place of secrets"
 	}
 	for _, m := range w.masks {
-		if within(m, root) {
+		if within(fold(m), root) {
 			return "masked: it holds secrets"
 		}
-		if within(root, m) {
+		if within(root, fold(m)) {
 			return "a parent of " + m + ", which must stay hidden"
 		}
 	}
@@ -208,7 +204,8 @@ func (w *Workspaces) unfit(root string) string {
 
 // within reports whether path is dir or lies below it; both are canonical.
 func within(dir, path string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+	const sep = string(filepath.Separator)
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, sep)+sep)
 }
 
 func cause(err error) error {

@@ -1,5 +1,6 @@
 // Package peer is for unix sockets whose far end is known: the kernel says which uid listens and which
-// uid dials (SO_PEERCRED, unix(7)), and what crosses is framed.
+// uid dials (SO_PEERCRED, unix(7); LOCAL_PEERCRED on macOS), and what crosses is framed. Windows says no such
+// thing: there both ends rely on the access list of the socket's directory, which both check.
 //
 // A frame is one byte of kind, four bytes of length (big endian, at most [MaxFrame]) and the payload.
 package peer
@@ -52,7 +53,7 @@ func Listen(path string) (*Listener, error) {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false) // by then the path may be another gateway's
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := narrow(path); err != nil {
 		l.Close()
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package clients lets MCP clients that other people wrote connect to `bailey serve` as their own
 // documentation says, and call what they can call. Each is skipped by its name where it is not installed.
 package clients

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package day is one day in the life of Bailey: a user who has just installed it, a project, an agent
 // with a model that says what the story needs, a gateway that is killed all the time, and in the evening
 // an outsider who verifies the ledger with nothing but the file and the documentation. Nothing of the

@@ -1,0 +1,76 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"bailey"
+)
+
+// Owned refuses a directory that somebody else could change or read. Modes mean nothing on Windows: it reads the
+// owner and the access list, which may name the user, the system and its administrators, who reach
+// everything anyway, and nobody else.
+func Owned(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &bailey.Error{Kind: bailey.Denied, Message: dir + " is not a directory", Hint: "move it away"}
+	}
+	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	var me *windows.Tokenuser
+	if err == nil {
+		me, err = windows.GetCurrentProcessToken().GetTokenUser()
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "whose " + dir + " is cannot be told", Hint: "set BAILEY_HOME to a directory of your own on NTFS", Err: err}
+	}
+	if owner, _, err := sd.Owner(); err != nil || owner == nil || !trusted(owner, me.User.Sid) {
+		return &bailey.Error{Kind: bailey.Denied, Message: dir + " belongs to somebody else", Hint: "set BAILEY_HOME to a directory of your own", Err: err}
+	}
+	list, _, err := sd.DACL()
+	if err == nil {
+		err = closed(list, me.User.Sid)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Denied, Message: dir + ": others could reach in", Err: err,
+			Hint: fmt.Sprintf(`icacls "%s" /inheritance:r /grant:r "%%USERNAME%%:(OI)(CI)F"`, dir)}
+	}
+	return nil
+}
+
+// trusted are those who may be named: the user, the system, its administrators.
+func trusted(sid, me *windows.SID) bool {
+	return sid.Equals(me) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
+}
+
+// closed says why an access list lets somebody in whom trusted does not name. No list at all lets in everybody.
+func closed(list *windows.ACL, me *windows.SID) error {
+	if list == nil {
+		return errors.New("it has no access list")
+	}
+	for i := range uint32(list.AceCount) {
+		var ace *windows.ACCESS_ALLOWED_ACE
+		if err := windows.GetAce(list, i, &ace); err != nil {
+			return err
+		}
+		switch ace.Header.AceType {
+		case windows.ACCESS_DENIED_ACE_TYPE:
+			continue
+		case windows.ACCESS_ALLOWED_ACE_TYPE:
+		default: // an object's or a callback's entry is laid out in another way
+			return fmt.Errorf("entry %d of its access list is of kind %d, which is not understood", i, ace.Header.AceType)
+		}
+		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
+		// CREATOR OWNER counts for what is made below, and stands for whoever makes it.
+		if !trusted(sid, me) && !sid.IsWellKnown(windows.WinCreatorOwnerSid) {
+			return fmt.Errorf("its access list names %s", sid)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// sunPath is what sockaddr_un holds, its final NUL included (unix(4)).
+const sunPath = 104
+
+// address returns a name that fits a sockaddr. macOS has no /proc to go through, so a long path is refused.
+func address(path string) (addr string, release func(), err error) {
+	if len(path) >= sunPath {
+		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
+			Hint: "set BAILEY_HOME to a shorter path"}
+	}
+	return path, func() {}, nil
+}
+
+// credentials asks for LOCAL_PEERCRED and LOCAL_PEERPID (unix(4)).
+func credentials(c *net.UnixConn) (uid, pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var cred *unix.Xucred
+	cerr := raw.Control(func(fd uintptr) {
+		if cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); err == nil {
+			pid, err = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+		}
+	})
+	if cerr != nil || err != nil {
+		return 0, 0, fmt.Errorf("the socket's far end is unknown: %v %v", cerr, err)
+	}
+	return int(cred.Uid), pid, nil
+}
