@@ -4,28 +4,45 @@ package jail
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 
 	"bailey"
 )
 
-// Jail builds cages. There are none on this platform.
-type Jail struct{}
+// Bare is whether this platform has no cage, so that calls are held by policy alone.
+const Bare = true
 
-var errPlatform = &bailey.Error{Kind: bailey.Unavailable,
-	Message: "this platform has no cage: the jail needs Linux namespaces",
-	Hint:    "run bailey on Linux, or in a Linux virtual machine"}
+// Jail runs calls without a cage, which this platform does not have. See bare for what that leaves.
+type Jail struct{ bare *bare }
 
-// New refuses.
-func New(Config) (*Jail, error) { return nil, errPlatform }
+// New returns a Jail. It starts nothing and touches nothing.
+func New(cfg Config) (*Jail, error) {
+	for _, m := range cfg.Mask {
+		if !filepath.IsAbs(m) {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
+		}
+	}
+	b, err := newBare(cfg)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "where the system's programs are cannot be told", Err: err}
+	}
+	return &Jail{b}, nil
+}
 
-// Plan refuses.
-func (*Jail) Plan(context.Context, bailey.Job) (bailey.Run, error) { return nil, errPlatform }
+// Plan finds, opens and checks what job needs, and starts nothing.
+func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	return j.bare.Plan(ctx, job)
+}
 
-// Probe refuses.
-func (*Jail) Probe(context.Context) error { return errPlatform }
+// Probe says that there is no cage.
+func (*Jail) Probe(context.Context) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "this platform has no cage: the jail needs Linux namespaces",
+		Hint: "run bailey on Linux, or in a Linux virtual machine"}
+}
 
-// Close does nothing.
+// Close does nothing: nothing is kept between calls.
 func (*Jail) Close() error { return nil }
 
-// Diagnose names what is missing: everything.
-func (*Jail) Diagnose(context.Context) []Layer { return []Layer{{Name: "userns", Err: errPlatform}} }
+// Diagnose has no layer to name.
+func (*Jail) Diagnose(context.Context) []Layer { return nil }

@@ -1,0 +1,163 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+)
+
+// bare runs a call's program as it stands, on a platform that has no cage: with arguments that were rendered
+// once and no shell, a listed environment, pipes for streams, an empty HOME, a process group that ends with the
+// call, and nothing else around it. It sees every file and every host that its user can. Where Seatbelt
+// exists, a call that writes nothing runs under a profile; see seatbeltProfile for what that holds and what not. Policy
+// has to name these kinds, "none" and "seatbelt", before a call may run so.
+//
+// This file has no build tag so that its tests run on Linux as well. Nothing that Linux builds may name what
+// is in it (TestLinuxNeverRunsBare): there a layer that is missing is a refusal, and a runner without a cage
+// that could be reached would be what an attacker reaches for.
+//
+// No receipt says enforced: true for it. For "none" nothing is; the profiles of "seatbelt" are made of what is
+// known of Apple's and are tested as text: nobody has yet tried to break out of one, and what has not been
+// tried is not claimed.
+type bare struct {
+	path     string   // PATH: where commands are found, and what the tool gets
+	mask     []string // canonical: what no call is given
+	seatbelt string   // sandbox-exec(1); "" where there is none
+}
+
+// bareRun is a planned job.
+type bareRun struct {
+	program *bareProgram
+	cage    bailey.Cage
+	argv    []string // argv[0] first
+	sandbox string   // sandbox-exec(1), when the profile is set
+	profile string
+	env     []string // without HOME
+	lent    []string // names that join it at the start
+	dir     string   // "" is HOME
+	timeout time.Duration
+	places  []bailey.Place
+	started atomic.Bool
+	closed  atomic.Bool
+}
+
+// Plan finds, opens and checks what job needs, and starts nothing.
+func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := b.admit(job); err != nil {
+		return nil, err
+	}
+	env, err := bareEnv(b.path, job.Env)
+	if err != nil {
+		return nil, err
+	}
+	r := &bareRun{env: env, lent: job.EnvNames, dir: job.Dir, timeout: job.Timeout, places: slices.Clone(job.Places),
+		argv: append([]string{job.Command}, job.Args...)}
+	if r.timeout <= 0 {
+		r.timeout = bailey.DefaultTimeout
+	}
+	if r.program, err = b.find(job.Command); err != nil {
+		return nil, err
+	}
+	r.cage = bailey.Cage{Kind: "none", Binary: r.program.path, BinaryDigest: r.program.digest}
+	writes := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Write })
+	if b.seatbelt != "" && !writes {
+		if err := b.fasten(r, job); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// fasten gives the run a Seatbelt profile.
+func (b *bare) fasten(r *bareRun, job bailey.Job) error {
+	if _, err := os.Stat(b.seatbelt); err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "no sandbox: " + b.seatbelt + " is missing", Hint: "it is part of macOS: repair the system", Err: err}
+	}
+	var helpers, read []string
+	for _, command := range job.Exec {
+		h, err := b.find(command)
+		if err != nil {
+			return err
+		}
+		helpers = append(helpers, h.path)
+		h.file.Close()
+	}
+	for _, p := range job.Places {
+		read = append(read, p.Path)
+	}
+	for _, p := range job.Read {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			read = append(read, real)
+		} else if !errors.Is(err, os.ErrNotExist) { // what does not exist is left out, as in a cage
+			return &bailey.Error{Kind: bailey.Unavailable, Message: p + " cannot be shown to the tool", Err: err}
+		}
+	}
+	hidden := slices.DeleteFunc(slices.Clone(b.mask), func(m string) bool {
+		return !slices.ContainsFunc(read, func(p string) bool { return bareBeneath(p, m) })
+	})
+	text, err := callProfile(r.program.path, helpers, read, hidden).text()
+	if err != nil {
+		return err
+	}
+	r.sandbox, r.profile = b.seatbelt, text
+	r.cage.Kind, r.cage.PlanDigest = "seatbelt", profileDigest(text)
+	return nil
+}
+
+// admit refuses what no call is given, and what this runner cannot do.
+func (b *bare) admit(job bailey.Job) error {
+	if job.NeedsProc {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " needs a /proc of its own, and this platform has none", Hint: "make the call on Linux"}
+	}
+	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args), func(a string) bool { return strings.Contains(a, "\x00") }) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
+	}
+	at := job.Dir == ""
+	for _, p := range job.Places {
+		if p.File == nil {
+			return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor"}
+		}
+		at = at || bareBeneath(p.Path, job.Dir)
+		for _, m := range b.mask {
+			_, err := os.Lstat(m)
+			there := !errors.Is(err, os.ErrNotExist)
+			if bareBeneath(m, p.Path) || there && bareBeneath(p.Path, m) && (b.seatbelt == "" || p.Write) {
+				return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is masked, or holds " + m + ", which nothing covers here", Hint: "keep what the call needs apart from " + m}
+			}
+		}
+	}
+	if !at {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("working directory %q is in no path input", job.Dir),
+			Hint: "it must be one of the call's path inputs, or lie below one"}
+	}
+	return nil
+}
+
+// bareBeneath tells whether path is dir or lies in it. Case does not count: where it is used to refuse, one too
+// many costs nothing, and a working directory comes from the same place that it is held against.
+func bareBeneath(dir, path string) bool {
+	const sep = string(filepath.Separator)
+	dir, path = strings.ToLower(dir), strings.ToLower(path)
+	return dir == path || strings.HasPrefix(path, strings.TrimSuffix(dir, sep)+sep)
+}
+
+func (r *bareRun) Cage() bailey.Cage { return r.cage }
+
+func (r *bareRun) Close() error {
+	if r.closed.Swap(true) {
+		return nil
+	}
+	return r.program.file.Close()
+}

@@ -1,0 +1,7 @@
+package jail
+
+// newBare is the runner of macOS. PATH begins with the command line tools: /usr/bin/git and its like are
+// stubs that look for the program there and execute it, which a profile would not let them.
+func newBare(cfg Config) (*bare, error) {
+	return &bare{path: "/Library/Developer/CommandLineTools/usr/bin:/usr/bin:/bin:/usr/sbin:/sbin", mask: cfg.Mask, seatbelt: "/usr/bin/sandbox-exec"}, nil
+}

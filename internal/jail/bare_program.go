@@ -1,0 +1,168 @@
+package jail
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// A bareProgram is the file that a bare run executes, held open so that it can be compared before the start.
+type bareProgram struct {
+	path   string // canonical
+	digest string // SHA-256 of the file as it was opened, hex
+	file   *os.File
+	info   fs.FileInfo
+}
+
+// find looks a command up over PATH, never the caller's, or takes an absolute path as it is.
+func (b *bare) find(command string) (*bareProgram, error) {
+	if filepath.IsAbs(command) {
+		return openBare(filepath.Clean(command))
+	}
+	if command == "" || command != filepath.Base(command) || command == "." || command == ".." {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
+			Hint: "name the program in the manifest as git or by its whole path"}
+	}
+	for _, dir := range filepath.SplitList(b.path) {
+		name := filepath.Join(dir, command+programSuffix)
+		if info, err := os.Stat(name); err == nil && bareRunnable(info) {
+			return openBare(name)
+		}
+	}
+	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed", Hint: "install it into one of " + b.path}
+}
+
+// openBare opens and hashes a program. A script is refused as in a cage: what would run is its interpreter.
+func openBare(name string) (*bareProgram, error) {
+	p, err := readBare(name)
+	if err == nil {
+		return p, nil
+	}
+	var known *bailey.Error
+	switch {
+	case errors.As(err, &known):
+		return nil, err
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: name + " is not installed", Err: err}
+	}
+	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: name + " cannot be run", Err: err, Hint: "a call runs program files that everybody may read"}
+}
+
+func readBare(name string) (p *bareProgram, err error) {
+	p = &bareProgram{}
+	if p.path, err = filepath.EvalSymlinks(name); err != nil {
+		return nil, err
+	}
+	if p.info, err = os.Lstat(p.path); err != nil {
+		return nil, err
+	}
+	if !bareRunnable(p.info) || !strings.HasSuffix(p.path, programSuffix) {
+		return nil, errors.New("it is no program file")
+	}
+	if err := onlyAdministrators(p.path); err != nil {
+		return nil, err
+	}
+	if p.file, err = os.Open(p.path); err != nil {
+		return nil, err
+	}
+	if err := p.read(); err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *bareProgram) read() error {
+	now, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !bareAlike(p.info, now) {
+		return errors.New("it changed while it was opened")
+	}
+	var head [2]byte
+	if _, err := p.file.ReadAt(head[:], 0); err == nil && string(head[:]) == "#!" {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: p.path + " is a script, and calls run programs only",
+			Hint: "name the interpreter as the manifest's command and the script as its argument"}
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(p.file, 0, now.Size())); err != nil {
+		return err
+	}
+	p.digest = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// unchanged compares what the path names now with what was hashed.
+func (p *bareProgram) unchanged() bool {
+	now, err := os.Lstat(p.path)
+	return err == nil && bareAlike(p.info, now)
+}
+
+func bareAlike(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// bareFixed are names that nobody sets: they say where the call is.
+var bareFixed = []string{"PATH", "HOME", "USER", "TMPDIR", "TMP", "TEMP"}
+
+// bareEnv joins the constants and the declared variables; the last of a name holds.
+func bareEnv(path string, declared []string) ([]string, error) {
+	env := []string{"PATH=" + path, "USER=bailey", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
+	for _, v := range declared {
+		name, err := bareName(v)
+		if err != nil {
+			return nil, err
+		}
+		env = append(bareWithout(env, name), v)
+	}
+	return env, nil
+}
+
+// bareLend joins lent variables. Only names that were planned come in.
+func bareLend(env, planned, lent []string) ([]string, error) {
+	env = slices.Clone(env)
+	for _, v := range lent {
+		name, err := bareName(v)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(planned, name) {
+			return nil, &bailey.Error{Kind: bailey.Internal, Message: name + " was lent but not planned"}
+		}
+		env = append(bareWithout(env, name), v)
+	}
+	return env, nil
+}
+
+func bareWithout(env []string, name string) []string {
+	return slices.DeleteFunc(env, func(v string) bool { n, _, _ := strings.Cut(v, "="); return strings.EqualFold(n, name) })
+}
+
+// bareName returns the name in NAME=value. It does not repeat the value, which may be a secret. Names of
+// fixed variables count whatever their case, since on Windows they are the same.
+func bareName(v string) (string, error) {
+	name, value, ok := strings.Cut(v, "=")
+	plain := !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+	switch {
+	case !ok || name == "" || !plain || '0' <= name[0] && name[0] <= '9':
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no environment name", name),
+			Hint: "write NAME=value; names are letters, digits and _, and do not begin with a digit"}
+	case strings.Contains(value, "\x00"):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the value of " + name + " holds a NUL"}
+	case slices.Contains(bareFixed, strings.ToUpper(name)):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the call's own", Hint: "remove " + name + " from the manifest"}
+	}
+	return name, nil
+}

@@ -1,0 +1,130 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"bailey"
+)
+
+const (
+	bareGrace = time.Second // between SIGTERM and SIGKILL
+	bareDrain = time.Second // for output still in the pipes when nothing of the run lives
+)
+
+// bareNever is the exit of a program that did not run.
+var bareNever = bailey.Exit{Code: bailey.NeverRan}
+
+// Start runs the program and returns when its group has been ended. What left the group, on a system that lets it,
+// is not found: without a pid namespace nobody knows of it. A reader in s.Stdin may be read once more after Start
+// returns.
+func (r *bareRun) Start(ctx context.Context, lent []string, s bailey.Streams) (exit bailey.Exit, err error) {
+	if r.started.Swap(true) || r.closed.Load() {
+		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
+	}
+	env, err := bareLend(r.env, r.lent, lent)
+	if err != nil {
+		return bareNever, err
+	}
+	if err := errors.Join(ctx.Err(), r.unchanged()); err != nil {
+		return bareNever, err
+	}
+	home, err := os.MkdirTemp("", "bailey-call-")
+	if err != nil {
+		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "the call's HOME cannot be made", Hint: "free some space in " + os.TempDir(), Err: err}
+	}
+	defer func() {
+		if left := os.RemoveAll(home); left != nil && err == nil {
+			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the call's HOME cannot be removed", Hint: "remove " + home, Err: left}
+		}
+	}()
+	real, err := filepath.EvalSymlinks(home) // profiles judge the canonical path
+	if err != nil {
+		return bareNever, err
+	}
+	return r.live(ctx, r.command(real, env), s)
+}
+
+// command is what is executed, sandbox-exec(1) first where there is a profile. The program comes to it by its
+// absolute path, which no option looks like.
+func (r *bareRun) command(home string, env []string) *exec.Cmd {
+	cmd := &exec.Cmd{Path: r.program.path, Args: r.argv, Env: append(env, "HOME="+home), Dir: r.dir}
+	if cmd.Dir == "" {
+		cmd.Dir = home
+	}
+	if r.profile != "" {
+		cmd.Path = r.sandbox
+		cmd.Args = append([]string{r.sandbox, "-D", "HOME=" + home, "-p", r.profile, r.program.path}, r.argv[1:]...)
+	}
+	return cmd
+}
+
+// unchanged compares the program and the places with what was checked. It is all that can be done where nothing
+// can be bound: what is exchanged after this look is used.
+func (r *bareRun) unchanged() error {
+	if !r.program.unchanged() {
+		return &bailey.Error{Kind: bailey.Conflict, Message: r.program.path + " is no longer what was checked", Hint: "call again"}
+	}
+	for _, p := range r.places {
+		checked, err := p.File.Stat()
+		now, err2 := os.Lstat(p.Path)
+		if err != nil || err2 != nil || !os.SameFile(checked, now) {
+			return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is no longer what was checked", Hint: "call again", Err: errors.Join(err, err2)}
+		}
+	}
+	return nil
+}
+
+// live starts the program, feeds and drains it, and waits for its end.
+func (r *bareRun) live(ctx context.Context, cmd *exec.Cmd, s bailey.Streams) (bailey.Exit, error) {
+	p, err := openBarePipes(cmd, s)
+	if err != nil {
+		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
+	}
+	g, err := bareLaunch(cmd)
+	p.handOver()
+	if err != nil {
+		p.finish()
+		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: r.program.path + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
+	}
+	p.pump(s)
+	timedOut, cancelled := g.follow(ctx, cmd, r.timeout)
+	g.kill() // whatever it left behind
+	g.release()
+	p.finish()
+	if cancelled {
+		return bailey.Exit{Code: 128 + 9}, context.Cause(ctx)
+	}
+	return bailey.Exit{Code: bareExit(cmd.ProcessState), TimedOut: timedOut}, nil
+}
+
+// follow waits for the program, and ends its group when time is up or ctx is done.
+func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) (timedOut, cancelled bool) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		cmd.Wait() // how it ended stands in its state
+	}()
+	end := time.NewTimer(timeout)
+	defer end.Stop()
+	done, kill := ctx.Done(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-gone:
+			return timedOut, cancelled
+		case <-end.C:
+			timedOut = true
+			g.term()
+			kill = time.After(bareGrace)
+		case <-kill:
+			g.kill()
+		case <-done:
+			cancelled, done = true, nil
+			g.kill()
+		}
+	}
+}

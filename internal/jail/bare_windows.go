@@ -1,0 +1,108 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// programSuffix ends every program's name. A batch file is no program: cmd.exe would read its arguments as
+// a shell does (CVE-2024-24576).
+const programSuffix = ".exe"
+
+func bareRunnable(info os.FileInfo) bool { return info.Mode().IsRegular() }
+
+// onlyAdministrators checks nothing: PATH names directories of the system and of its installed programs, which
+// Windows keeps to administrators. The program's digest is in the receipt.
+func onlyAdministrators(string) error { return nil }
+
+// newBare is the runner of Windows. Where the system lies, the system says, and no variable.
+func newBare(cfg Config) (*bare, error) {
+	system, err := windows.GetSystemDirectory()
+	if err != nil {
+		return nil, err
+	}
+	programs, err := windows.KnownFolderPath(windows.FOLDERID_ProgramFiles, windows.KF_FLAG_DEFAULT)
+	if err != nil {
+		return nil, err
+	}
+	path := strings.Join([]string{system, filepath.Dir(system), filepath.Join(programs, "Git", "cmd")}, string(filepath.ListSeparator))
+	return &bare{path: path, mask: cfg.Mask}, nil
+}
+
+// bareGroup is a job object: the program and all that it starts, whatever they do.
+type bareGroup struct{ job windows.Handle }
+
+// bareLaunch starts cmd suspended, puts it into a job of its own and lets it go, so that nothing it starts is left
+// out. The job ends with its last handle, and so with the gateway.
+func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return bareGroup{}, os.NewSyscallError("CreateJobObject", err)
+	}
+	g := bareGroup{job}
+	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
+		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE}}
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		g.release()
+		return bareGroup{}, os.NewSyscallError("SetInformationJobObject", err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NO_WINDOW | windows.CREATE_NEW_PROCESS_GROUP}
+	if err := cmd.Start(); err != nil {
+		g.release()
+		return bareGroup{}, err
+	}
+	if err := g.take(cmd.Process); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		g.release()
+		return bareGroup{}, err
+	}
+	return g, nil
+}
+
+// take puts a suspended process into the job and resumes it.
+func (g bareGroup) take(p *os.Process) error {
+	var assigned error
+	err := p.WithHandle(func(h uintptr) { assigned = windows.AssignProcessToJobObject(g.job, windows.Handle(h)) })
+	if err := errors.Join(err, assigned); err != nil {
+		return err
+	}
+	return resume(uint32(p.Pid))
+}
+
+// resume lets a process run that has one thread, its first: os/exec gives no handle of it.
+func resume(pid uint32) error {
+	threads, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return os.NewSyscallError("CreateToolhelp32Snapshot", err)
+	}
+	defer windows.CloseHandle(threads)
+	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err = windows.Thread32First(threads, &entry); err == nil; err = windows.Thread32Next(threads, &entry) {
+		if entry.OwnerProcessID != pid {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
+		if err != nil {
+			return os.NewSyscallError("OpenThread", err)
+		}
+		defer windows.CloseHandle(thread)
+		_, err = windows.ResumeThread(thread)
+		return err
+	}
+	return err
+}
+
+// term ends the group at once: Windows has no signal that asks a program without a console to end.
+func (g bareGroup) term()    { g.kill() }
+func (g bareGroup) kill()    { windows.TerminateJobObject(g.job, 128+9) }
+func (g bareGroup) release() { windows.CloseHandle(g.job) }
+
+func bareExit(s *os.ProcessState) int { return s.ExitCode() }

@@ -1,0 +1,154 @@
+package jail
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"bailey"
+)
+
+// A seatbeltProfile is what Seatbelt, the sandbox of macOS, lets a program do, as data. text renders it in Seatbelt's
+// profile language, a dialect of Scheme; the last rule that matches holds. It says what may be read, written and
+// started. It cannot bound memory, time or tasks, hide other processes' existence, or give a program a file
+// tree of its own: paths are judged when the program opens them, so what was checked before may be another
+// file by then. Apple documents sandbox-exec(1) alone, and calls it deprecated; the language is known by
+// what Apple's own profiles say. Nothing here imports a profile of the system's, which differs between
+// releases: the digest covers all that holds.
+type seatbeltProfile struct {
+	exec   []string // programs that may be started, by canonical path
+	execIn []string // trees whose programs may be started
+	read   []string // trees, or files
+	mask   []string // trees that stay hidden though they lie in one of read
+}
+
+// What every program on macOS needs to start, and nothing of a user's.
+var (
+	seatbeltTrees = []string{"/Library/Apple/System/Library", "/Library/Developer/CommandLineTools", "/System/Cryptexes/OS", "/System/Library",
+		"/System/Volumes/Preboot/Cryptexes/OS", "/private/var/db/dyld", "/usr/lib"}
+	seatbeltData    = []string{"/private/etc/localtime", "/private/var/db/timezone", "/usr/share"}
+	seatbeltLinks   = []string{"/etc", "/tmp", "/var"} // to /private
+	seatbeltDevices = []string{"/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"}
+	seatbeltMach    = []string{"com.apple.system.notification_center", "com.apple.system.opendirectoryd.libinfo"}
+	seatbeltSysctls = []string{"hw.activecpu", "hw.byteorder", "hw.cachelinesize", "hw.logicalcpu", "hw.logicalcpu_max", "hw.machine", "hw.memsize",
+		"hw.ncpu", "hw.pagesize", "hw.physicalcpu", "hw.physicalcpu_max", "kern.argmax", "kern.hostname", "kern.maxfilesperproc",
+		"kern.osrelease", "kern.ostype", "kern.osversion", "kern.secure_kernel", "kern.usrstack64", "kern.version", "vm.loadavg"}
+)
+
+// callProfile is the profile of a call that writes nothing: its program and helpers, what it reads, no network.
+func callProfile(program string, helpers, read, mask []string) seatbeltProfile {
+	return seatbeltProfile{exec: append([]string{program}, helpers...), read: read, mask: mask}
+}
+
+// hookProfile is the profile of a hook (design.md, Hooks): its own folder and the system's programs and
+// libraries. A bare program has no folder. In place of a /tmp of its own it has the run's HOME.
+func hookProfile(program, folder string) seatbeltProfile {
+	bin := []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
+	p := seatbeltProfile{exec: []string{program}, execIn: bin, read: []string{"/private/etc/resolv.conf", "/private/etc/ssl", "/private/var/run/resolv.conf"}}
+	if folder != "" {
+		p.execIn = append(bin, folder)
+	}
+	return p
+}
+
+// digest is the SHA-256 of a profile's text, in hex: the digest of the plan.
+func profileDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// text is the profile as sandbox-exec(1) takes it with -p. The run's HOME comes with -D, so that runs of one kind
+// have one text.
+func (p seatbeltProfile) text() (string, error) {
+	w := &sbpl{}
+	w.line("(version 1)")
+	w.line("(deny default)")
+	w.line("(deny file-map-executable iokit-get-properties nvram* process-info*)") // default does not cover these
+	w.rule("allow process-exec*", literals(p.exec), subpaths(p.execIn))
+	w.line("(allow process-fork)")
+	w.line("(allow process-info* signal (target self))")
+	w.rule("allow sysctl-read", conditions("sysctl-name", seatbeltSysctls))
+	w.rule("allow mach-lookup", conditions("global-name", seatbeltMach))
+	w.line(`(allow file-read* (literal "/"))`) // its names; nothing starts without
+	w.rule("allow file-read-metadata", literals(seatbeltLinks), literals(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
+	w.rule("allow file-read*", subpaths(seatbeltTrees), subpaths(seatbeltData), literals(seatbeltDevices))
+	w.rule("allow file-read*", literals(p.exec), subpaths(p.execIn), subpaths(p.read))
+	w.rule("allow file-map-executable", subpaths(seatbeltTrees), literals(p.exec), subpaths(p.execIn))
+	w.line(`(allow file-write-data (literal "/dev/null"))`)
+	w.line(`(allow file-read* file-write* (subpath (param "HOME")))`)
+	w.rule("deny file-read* file-write*", subpaths(p.mask))
+	w.line("(deny network*)")
+	return w.String(), w.err
+}
+
+// condition is one condition of a rule.
+type condition struct{ kind, text string }
+
+func conditions(kind string, texts []string) []condition {
+	var list []condition
+	for _, t := range slices.Compact(slices.Sorted(slices.Values(texts))) {
+		list = append(list, condition{kind, t})
+	}
+	return list
+}
+
+func literals(paths []string) []condition { return conditions("literal", paths) }
+func subpaths(paths []string) []condition { return conditions("subpath", paths) }
+
+// pathsAbove are the directories above the paths, which a program looks through on its way.
+func pathsAbove(lists ...[]string) []string {
+	var above []string
+	for _, list := range lists {
+		for _, p := range list {
+			for d := path.Dir(p); d != "/" && d != "."; d = path.Dir(d) {
+				above = append(above, d)
+			}
+		}
+	}
+	return above
+}
+
+// sbpl writes a profile's text. Its first error stays.
+type sbpl struct {
+	strings.Builder
+	err error
+}
+
+func (w *sbpl) line(s string) { w.WriteString(s + "\n") }
+
+// rule writes a rule, and none without a condition: it would hold for everything.
+func (w *sbpl) rule(head string, lists ...[]condition) {
+	all := slices.Concat(lists...)
+	if len(all) == 0 {
+		return
+	}
+	w.WriteString("(" + head)
+	for _, f := range all {
+		quoted, err := f.quote()
+		if err != nil && w.err == nil {
+			w.err = err
+		}
+		w.WriteString("\n  (" + f.kind + " " + quoted + ")")
+	}
+	w.line(")")
+}
+
+// quote is a string of the profile language that means the text and nothing else. The language takes a
+// backslash before a quote and before itself; what could end a line or a string in another way is refused,
+// and so is a path that is not the one name of its file.
+func (f condition) quote() (string, error) {
+	t := f.text
+	isPath := f.kind == "literal" || f.kind == "subpath"
+	switch {
+	case t == "" || !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
+		return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q cannot stand in a sandbox profile", t), Hint: "give it a name without control characters, in UTF-8"}
+	case isPath && (t[0] != '/' || t == "/" || path.Clean(t) != t):
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path below the root", t), Hint: "name a file or directory by its whole path"}
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(t) + `"`, nil
+}
