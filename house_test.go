@@ -27,7 +27,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/policy": {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go"}},
 	"internal/redact": {ours: []string{"."}},
 	// kernel
-	"internal/peer":        {ours: []string{"."}},
+	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
 	// services
@@ -177,6 +177,24 @@ func TestNoInit(t *testing.T) {
 				t.Errorf("%s/%s has an init function", s.dir, s.name)
 			}
 		}
+	}
+}
+
+// TestPlatformsDifferByFile keeps branches on the operating system out of the code: what differs has a file of
+// its own for each system, behind one name. A test-only room may name the system in its words.
+func TestPlatformsDifferByFile(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || s.dir == "internal/ktest" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "GOOS" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "runtime" {
+					t.Errorf("%s/%s asks for runtime.GOOS: give each system a file of its own", s.dir, s.name)
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -62,7 +61,7 @@ func (f *clientFile) read() error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.path(), maxClientFile)}
 	}
 	f.mode = info.Mode().Perm()
-	r, err := f.root.OpenFile(f.name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) // it may be a pipe by now
+	r, err := f.root.OpenFile(f.name, os.O_RDONLY|noWait|noFollow, 0) // it may be a pipe by now
 	if err != nil {
 		return err
 	}

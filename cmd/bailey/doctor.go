@@ -43,6 +43,7 @@ func (a *app) doctorVerb() *cobra.Command {
 		Use: "doctor", Short: "Test what calls need by using it, and say what cures what is missing", Args: cobra.NoArgs,
 		Long: `Test everything a call needs by using it: the home, the gateway, the ledger's disk, each layer of the cage, the
 tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,
+		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := gateway.FindHome()
 			if err != nil {
@@ -128,6 +129,9 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 		return append(cages, wrong("cage", missing, "made a jail", err)), tools
 	}
 	defer j.Close()
+	if jail.Bare {
+		cages = append(cages, bareFinding())
+	}
 	for _, l := range j.Diagnose(ctx) {
 		cages = append(cages, newCageFinding(l))
 	}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"bailey"
@@ -44,9 +43,9 @@ func examineWorkspace(home gateway.Home, here string, s status) finding {
 // examineProgram compares this program with the one that agents and shells would start.
 func examineProgram() finding {
 	const name = "program"
-	own, err := os.Stat("/proc/self/exe")
+	own, err := statSelf()
 	if err != nil {
-		return wrong(name, warning, "looked at /proc/self/exe", err)
+		return wrong(name, warning, "looked at this program's own file", err)
 	}
 	path, err := exec.LookPath("bailey")
 	if err != nil {
@@ -60,6 +59,14 @@ func examineProgram() finding {
 		return finding{name, warning, fmt.Sprintf("%s comes first on PATH and is not this program", path), "install one of them only, or put its directory first on PATH"}
 	}
 	return finding{name, good, fmt.Sprintf("%s on PATH is this program, version %s", path, version), ""}
+}
+
+func statSelf() (fs.FileInfo, error) {
+	self, err := ownFile()
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(self)
 }
 
 // programPatience bounds how long a program may take to say its version.
@@ -144,7 +151,7 @@ func (s *server) ours() bool {
 		return false
 	}
 	there, err := os.Stat(path)
-	here, err2 := os.Stat("/proc/self/exe")
+	here, err2 := statSelf()
 	return err == nil && err2 == nil && os.SameFile(there, here)
 }
 
@@ -162,7 +169,7 @@ func serverIn(file, here string) (*server, error) {
 	case !info.Mode().IsRegular(): // opening a pipe would wait
 		return nil, errors.New("it is no regular file")
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	f, err := os.OpenFile(file, os.O_RDONLY|noWait, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, err
 	}

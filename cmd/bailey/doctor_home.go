@@ -29,14 +29,11 @@ func examineHome(home gateway.Home) finding {
 	if err != nil {
 		return finding{name, missing, fmt.Sprintf("looked at %s: %v", dir, err), "set BAILEY_HOME to a directory you may write"}
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
+	if !info.IsDir() {
 		return finding{name, missing, dir + " is not a directory", "move it away, or set BAILEY_HOME"}
-	case !ok || int(st.Uid) != os.Geteuid():
-		return finding{name, missing, dir + " belongs to somebody else", "set BAILEY_HOME to a directory of your own"}
-	case info.Mode().Perm()&0o077 != 0:
-		return finding{name, missing, fmt.Sprintf("%s has mode %04o: others could reach in", dir, info.Mode().Perm()), "chmod 700 " + dir}
+	}
+	if what, cure := foreign(dir, info); what != "" {
+		return finding{name, missing, what, cure}
 	}
 	if err := writable(dir); err != nil {
 		return finding{name, missing, fmt.Sprintf("%s cannot be written: %v", dir, err), "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
@@ -52,8 +49,7 @@ func examineSocket(home gateway.Home) []finding {
 		return nil // not there yet
 	}
 	defer dir.Close()
-	// Through the descriptor, since an address holds 108 bytes (unix(7)) and a home's path may be longer.
-	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/doctor-%d.sock", dir.Fd(), os.Getpid()))
+	l, err := net.Listen("unix", socketIn(dir, fmt.Sprintf("doctor-%d.sock", os.Getpid())))
 	if err == nil {
 		defer l.Close() // removes it
 		var c net.Conn
@@ -70,10 +66,11 @@ func examineSocket(home gateway.Home) []finding {
 // standing is the nearest directory above path, or path itself, that exists.
 func standing(path string) string {
 	for {
-		if _, err := os.Stat(path); err == nil || path == "/" || path == "." {
+		above := filepath.Dir(path)
+		if _, err := os.Stat(path); err == nil || above == path {
 			return path
 		}
-		path = filepath.Dir(path)
+		path = above
 	}
 }
 
@@ -84,12 +81,6 @@ func roomFor(parent string) error {
 		return err
 	}
 	return os.Remove(dir)
-}
-
-// writable asks the kernel, which knows of read-only mounts as well (access(2)).
-func writable(dir string) error {
-	const write, search = 2, 1
-	return syscall.Access(dir, write|search)
 }
 
 // examineLedger verifies the ledger there is, and tests the disk beneath it, or beneath where it will be.
@@ -130,52 +121,21 @@ func examineChain(dir string) finding {
 	return finding{name, good, fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), ""}
 }
 
-// What the ledger needs for one open call (package ledger, Space), and what should be there for a day.
-const (
-	callBytes = 64 << 10
-	dayBytes  = 64 << 20
-)
+// dayBytes should be free for the ledger's day.
+const dayBytes = 64 << 20
 
 // examineSpace does to a temporary file what the ledger does to its own: reserve, write, sync.
 func examineSpace(dir string) finding {
 	const name = "ledger space"
 	tried := "reserved, wrote and synced a file in " + dir
-	err := rehearse(dir)
-	var st syscall.Statfs_t
-	if err == nil {
-		err = syscall.Statfs(dir, &st)
-	}
+	free, err := ledger.Rehearse(dir)
 	if err != nil {
 		return wrong(name, missing, tried, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger could not be written", Hint: diskCure(err), Err: err})
 	}
-	if free := st.Bavail * uint64(st.Bsize); free < dayBytes {
+	if free < dayBytes {
 		return finding{name, warning, fmt.Sprintf("%s; %d KiB are free", tried, free>>10), "free some space where BAILEY_HOME is"}
 	}
 	return finding{name, good, tried, ""}
-}
-
-func rehearse(dir string) error {
-	f, err := os.CreateTemp(dir, "doctor-")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil { // nothing stays, whatever ends this process
-		return err
-	}
-	const keepSize = 1 // FALLOC_FL_KEEP_SIZE, fallocate(2)
-	for {
-		if err = syscall.Fallocate(int(f.Fd()), keepSize, 0, callBytes); err != syscall.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		return os.NewSyscallError("fallocate", err)
-	}
-	if _, err := f.Write(make([]byte, callBytes)); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 func diskCure(err error) string {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,8 @@ import (
 func (a *app) gatewayVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gateway", Short: "Run the gateway in the foreground", Args: cobra.NoArgs,
-		Long: "Run the gateway of $BAILEY_HOME in the foreground. There is no need to: the first call starts one,\nwhich ends after ten idle minutes.",
+		Long:   "Run the gateway of $BAILEY_HOME in the foreground. There is no need to: the first call starts one,\nwhich ends after ten idle minutes.",
+		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ready := readyPipe()
 			home, err := gateway.FindHome()
@@ -85,12 +85,11 @@ killed and get their outcomes. The next call starts a new gateway: after an upda
 const readyEnv = "BAILEY_READY_FD"
 
 func readyPipe() *os.File {
-	if os.Getenv(readyEnv) != "3" {
-		return nil
+	ready := inherited(os.Getenv(readyEnv))
+	if ready != nil {
+		os.Unsetenv(readyEnv)
 	}
-	os.Unsetenv(readyEnv)
-	syscall.CloseOnExec(3)
-	return os.NewFile(3, "ready")
+	return ready
 }
 
 // announce tells the client that started us that clients are welcome, or why they are not.
@@ -107,20 +106,26 @@ func announce(ready *os.File, err error) {
 }
 
 // spawn starts this very program as the home's gateway, in a session of its own, so that neither the
-// client's terminal nor its end reaches it. /proc/self/exe is this program even when its file is gone.
+// client's terminal nor its end reaches it.
 func spawn(h gateway.Home, ready *os.File) (*exec.Cmd, error) {
-	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command("/proc/self/exe", "gateway")
+	self, err := ownFile()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "gateway")
 	cmd.Args[0] = "bailey"
 	cmd.Dir = string(h)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), own), "BAILEY_HOME="+string(h), readyEnv+"=3")
+	number, err := detach(cmd, ready)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), own), "BAILEY_HOME="+string(h), readyEnv+"="+number)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{ready}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd, cmd.Start()
 }
 

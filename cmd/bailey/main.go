@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/jail"
 )
 
 // version is set by releases (-ldflags "-X main.version=…").
@@ -72,7 +73,7 @@ func untilSignal(ctx context.Context, signals ...syscall.Signal) (context.Contex
 func run(ctx context.Context, stop func(), args []string) int {
 	defer stop()
 	out := &sink{w: os.Stdout}
-	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr}
+	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare}
 	root := app.root()
 	root.SetArgs(args)
 	app.json = slices.Contains(args, "--json") // also where the words around it cannot be read
@@ -117,6 +118,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool
+	bare           bool // the platform has no cage
 }
 
 func (a *app) root() *cobra.Command {

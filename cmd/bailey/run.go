@@ -24,6 +24,7 @@ Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
 126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.`,
 		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
 		Args:    oneArg("a capability, as in: bailey run git.status -i repo=."),
+		PreRun:  a.warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := parseInputs(inputs)
 			if err != nil {

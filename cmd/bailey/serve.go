@@ -15,7 +15,7 @@ Relative paths start in the directory it is started in, which is the session's w
 For Claude Code:
 
   bailey init --claude-code`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {

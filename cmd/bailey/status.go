@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -80,6 +78,7 @@ func (a *app) statusVerb() *cobra.Command {
 		Use: "status", Short: "What is running, what it stands on, and what is not confined", Args: cobra.NoArgs,
 		Long: `Show the gateway with its live calls and sessions, the ledger, the cage that calls get, and what holds the
 agents. It is a look: it starts no gateway and leaves nothing behind.`,
+		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := gateway.FindHome()
 			if err != nil {
@@ -107,7 +106,7 @@ func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (
 	defer cancel()
 	err := (&gateway.Client{Home: home}).Look(bounded, gateway.Query{Verb: "status"}, &s)
 	switch {
-	case errors.Is(err, gateway.ErrUnreachable) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
+	case errors.Is(err, gateway.ErrUnreachable) && nobodyListens(err):
 		return status{Home: string(home), Hint: noGateway, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}, nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
@@ -132,6 +131,9 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		Ledger: &ledgerStatus{Dir: s.home.Ledger(), OK: report.OK, Segments: report.Segments, Entries: report.Entries,
 			Open: report.Open, Head: report.Head.String(), Durable: frail == "", Frail: frail},
 		Cage: newCageStatus(s.cages.Diagnose(ctx)),
+	}
+	if s.bare {
+		out.Cage = bareCage()
 	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
@@ -228,8 +230,11 @@ func (l *ledgerStatus) words() string {
 
 func (c *cageStatus) words() string {
 	text := c.Kind + ": " + strings.Join(c.Layers, " ")
-	if c.Kind == "" {
+	switch c.Kind {
+	case "":
 		text = "none, so no call runs"
+	case "none":
+		text = "none"
 	}
 	return strings.Join(append([]string{text}, c.Problems...), "; ")
 }

@@ -1,37 +1,8 @@
 package main
 
-import (
-	"os"
-	"syscall"
-	"unsafe"
+import "syscall"
+
+const (
+	getTermios   = syscall.TCGETS
+	flushTermios = 0x5404 // TCSETSF: once the output has left; drops pending input
 )
-
-// isTerminal reports whether f is a terminal; see ioctl_tty(2), TCGETS.
-func isTerminal(f *os.File) bool {
-	_, ok := termios(f)
-	return ok
-}
-
-func termios(f *os.File) (t syscall.Termios, ok bool) {
-	_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&t)))
-	return t, e == 0
-}
-
-// oneByOne makes a terminal hand over each key at once, without echo, and forget what was typed before.
-// restore undoes it and forgets what is left. Anything but a terminal stays as it is.
-func oneByOne(f *os.File) (restore func()) {
-	before, ok := termios(f)
-	if !ok {
-		return func() {}
-	}
-	t := before
-	t.Lflag &^= syscall.ICANON | syscall.ECHO
-	t.Cc[syscall.VMIN], t.Cc[syscall.VTIME] = 1, 0
-	setTermios(f, t)
-	return func() { setTermios(f, before) }
-}
-
-func setTermios(f *os.File, t syscall.Termios) {
-	const tcsetsf = 0x5404 // TCSETSF: once the output has left; drops pending input
-	syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), tcsetsf, uintptr(unsafe.Pointer(&t)))
-}

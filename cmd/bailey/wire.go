@@ -42,12 +42,13 @@ type stack struct {
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
+	bare       bool // the platform has no cage
 	since      time.Time
 }
 
 // build wires a gateway for home and opens its socket last: a client that connects is served.
 func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, err error) {
-	s = &stack{log: log, home: home, since: time.Now()}
+	s = &stack{log: log, home: home, since: time.Now(), bare: jail.Bare}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -89,7 +90,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
 		return nil, err
 	}
-	if s.policy, err = policy.Load(policy.Config{Sources: []policy.Source{policy.Starter()}, Actions: actions(s.catalog)}); err != nil {
+	if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
 		return nil, err
 	}
 	homes := gateway.Homes()

@@ -41,6 +41,9 @@ type slice struct {
 //go:embed starter.cedar
 var starter []byte
 
+//go:embed starter-elsewhere.cedar
+var elsewhere []byte
+
 //go:embed opaque.cedar
 var opaque []byte
 
@@ -49,6 +52,12 @@ const opaqueRule bailey.RuleID = "opaque-input"
 
 // Starter returns the policy a new home begins with.
 func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
+
+// Elsewhere returns what stands beside [Starter] on a platform without a cage. Which platform that is, the caller
+// says: this package knows of none.
+func Elsewhere() Source {
+	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(elsewhere)}
+}
 
 // Load parses the sources, checks every rule against the schema of the actions and slices them by action.
 // A policy with any finding does not load; the error lists all of them with file, line and rule.

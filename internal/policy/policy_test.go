@@ -242,7 +242,7 @@ func TestStarter(t *testing.T) {
 	}{
 		{"full", nil, bailey.Allow}, {"full", []string{"cgroup"}, bailey.Allow}, {"landlock", []string{"cgroup"}, bailey.Allow},
 		{"full", []string{"landlock"}, bailey.Deny}, {"full", []string{"cgroup", "landlock"}, bailey.Deny}, {"landlock", []string{"landlock"}, bailey.Deny},
-		{"", nil, bailey.Deny}, {"none", nil, bailey.Deny}, {"FULL", nil, bailey.Deny},
+		{"", nil, bailey.Deny}, {"none", nil, bailey.Deny}, {"seatbelt", nil, bailey.Deny}, {"FULL", nil, bailey.Deny},
 	} {
 		status.Cage, status.Absent = c.cage, c.absent
 		if d := e.Decide(status); d.Effect != c.effect {
@@ -252,6 +252,31 @@ func TestStarter(t *testing.T) {
 	host := request("git.status", map[string]any{"repo": "."})
 	host.Target = bailey.Target{Kind: "host", Name: "web1"}
 	want(t, e.Decide(host), bailey.Deny, "no rule allows")
+}
+
+// TestElsewhere: without a cage the same looks are allowed by a rule of its own, and nothing more.
+func TestElsewhere(t *testing.T) {
+	e, err := Load(Config{Sources: []Source{Starter(), Elsewhere()}, Actions: testActions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := request("git.status", map[string]any{"repo": "."})
+	want(t, e.Decide(status), bailey.Allow, "the cage holds it", "look")
+	for _, cage := range []string{"none", "seatbelt"} {
+		status.Cage = cage
+		want(t, e.Decide(status), bailey.Allow, "no cage", "look-without-cage")
+		for _, r := range []bailey.Request{push(), request("other.look", nil), request("disk.wipe", nil)} {
+			r.Cage = cage
+			want(t, e.Decide(r), bailey.Deny, "")
+		}
+		host := status
+		host.Target = bailey.Target{Kind: "host", Name: "web1"}
+		want(t, e.Decide(host), bailey.Deny, "no rule allows")
+	}
+	for _, cage := range []string{"", "None", "none ", "seatbelt2"} {
+		status.Cage = cage
+		want(t, e.Decide(status), bailey.Deny, "no rule allows")
+	}
 }
 
 // The samples in the starter policy load and do what their comments say; the policy loads whatever packs

@@ -1,9 +1,7 @@
-//go:build !linux
-
 package main
 
 import "os"
 
-// Where the gateway does not run there is nothing to confirm.
+// A console of Windows is not known as a terminal: operator verbs want BAILEY_OPERATOR=1 and --yes there.
 func isTerminal(*os.File) bool { return false }
 func oneByOne(*os.File) func() { return func() {} }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// TestSandboxDisabled: on a platform without a cage each of these says so when it starts, and nowhere else does.
+func TestSandboxDisabled(t *testing.T) {
+	t.Setenv("BAILEY_HOME", "relative") // so that none of them goes on
+	for _, words := range []string{"run git.status", "serve", "gateway", "status", "doctor", "run git.status --json"} {
+		for _, bare := range []bool{true, false} {
+			var out, said bytes.Buffer
+			a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said, bare: bare}
+			root := a.root()
+			root.SetArgs(strings.Fields(words))
+			if err := root.ExecuteContext(context.Background()); err == nil {
+				t.Errorf("%s: went on", words)
+			}
+			if got := strings.Count(said.String(), "SANDBOX DISABLED"); (got == 1) != bare || got > 1 || strings.Contains(out.String(), "SANDBOX") {
+				t.Errorf("%s, without a cage %v: stderr %q, stdout %q", words, bare, said.String(), out.String())
+			}
+		}
+	}
+}
+
+// TestRulesElsewhere: the rule for calls without a cage is read where there is no cage, and nowhere else.
+func TestRulesElsewhere(t *testing.T) {
+	for bare, want := range map[bool]bailey.Effect{true: bailey.Allow, false: bailey.Deny} {
+		s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: bare}
+		_, err := s.spine(gateway.Home(filepath.Join(t.TempDir(), "home")), nil)
+		defer s.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cage := range []string{"none", "seatbelt"} {
+			d := s.policy.Decide(bailey.Request{Capability: "system.date", Principal: bailey.Principal{Agent: "local"}, Target: bailey.Target{Kind: "local"}, Input: map[string]any{"format": "%s"}, Cage: cage, Time: time.Now()})
+			if d.Effect != want {
+				t.Errorf("without a cage %v, cage %s: %v %s", bare, cage, d.Effect, d.Reason)
+			}
+		}
+	}
+}
+
+func TestStatusElsewhere(t *testing.T) {
+	c := bareCage()
+	if c.Kind != "none" || c.Layers == nil || len(c.Layers) != 0 || c.words() != "none; "+disabled {
+		t.Errorf("%+v: %s", c, c.words())
+	}
+	if f := bareFinding(); f.State != warning || f.Cure == "" || f.Tried != disabled {
+		t.Errorf("%+v", f)
+	}
+}
