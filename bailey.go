@@ -121,7 +121,7 @@ type Request struct {
 	Input      map[string]any    // typed by the manifest's schema, pseudonyms restored
 	Paths      map[string]string // input name → path of the opened descriptor
 	Dir        string            // where the tool runs
-	Cage       string            // full, landlock, builtin
+	Cage       string            // full, landlock, builtin; none, seatbelt on a platform without cages
 	Absent     []string          // layers the cage lacks
 	Changed    bool              // a program others than root could write is not what it was at an earlier call
 	Profile    string
@@ -178,7 +178,7 @@ type Streams struct {
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {
-	Kind         string    `json:"cage"` // full, landlock, builtin
+	Kind         string    `json:"cage"` // full, landlock, builtin; none, seatbelt
 	Enforced     bool      `json:"sandboxEnforced"`
 	Layers       []string  `json:"layers,omitempty"`
 	Absent       []string  `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept

@@ -32,13 +32,13 @@ func examineHome(home gateway.Home) finding {
 	if !info.IsDir() {
 		return finding{name, missing, dir + " is not a directory", "move it away, or set BAILEY_HOME"}
 	}
-	if what, cure := foreign(dir, info); what != "" {
-		return finding{name, missing, what, cure}
+	if err := home.Owned(); err != nil {
+		return wrong(name, missing, "asked whose "+dir+" is", err)
 	}
 	if err := writable(dir); err != nil {
 		return finding{name, missing, fmt.Sprintf("%s cannot be written: %v", dir, err), "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
 	}
-	return finding{name, good, fmt.Sprintf("%s is yours, mode %04o, and can be written", dir, info.Mode().Perm()), ""}
+	return finding{name, good, dir + " is yours alone, and can be written", ""}
 }
 
 // examineSocket makes a socket beside the gateway's and takes it away: not every file system holds one.

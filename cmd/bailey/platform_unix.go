@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -36,18 +35,6 @@ func inherited(number string) *os.File {
 // nobodyListens tells an error of connect(2) from a socket without a listener.
 func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
-}
-
-// foreign says why the directory is somebody else's, or open to others.
-func foreign(dir string, info fs.FileInfo) (what, cure string) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok || int(st.Uid) != os.Geteuid():
-		return dir + " belongs to somebody else", "set BAILEY_HOME to a directory of your own"
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Sprintf("%s has mode %04o: others could reach in", dir, info.Mode().Perm()), "chmod 700 " + dir
-	}
-	return "", ""
 }
 
 // writable asks the kernel, which knows of read-only mounts as well (access(2)).

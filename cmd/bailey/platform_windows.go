@@ -39,8 +39,4 @@ func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, refused)
 }
 
-// foreign says nothing: whose a directory is stands in its access list, which the gateway reads (package peer) and
-// refuses with the cure.
-func foreign(string, fs.FileInfo) (what, cure string) { return "", "" }
-
 func writable(dir string) error { return roomFor(dir) }

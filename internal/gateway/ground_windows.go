@@ -8,7 +8,7 @@ import (
 )
 
 // systemDirs are directories that are nobody's project, and those below which everything is the system's. Where
-// they lie, the system says, and no variable.
+// they lie, the system says, and no variable; a folder that it does not know, there is not.
 func systemDirs() (dirs, trees []string) {
 	for _, id := range []*windows.KNOWNFOLDERID{windows.FOLDERID_Windows, windows.FOLDERID_ProgramFiles, windows.FOLDERID_ProgramFilesX86, windows.FOLDERID_ProgramData} {
 		if path, err := windows.KnownFolderPath(id, windows.KF_FLAG_DEFAULT); err == nil {

@@ -51,7 +51,7 @@ func (h Home) Create() error {
 	err := os.Mkdir(string(h), 0o700)
 	switch {
 	case err == nil || errors.Is(err, fs.ErrExist):
-		return peer.Owned(string(h))
+		return h.Owned()
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.MkdirAll(string(h), 0o700)
 	}
@@ -61,6 +61,9 @@ func (h Home) Create() error {
 	}
 	return nil
 }
+
+// Owned says why the directory is not ours, or not ours alone.
+func (h Home) Owned() error { return peer.Owned(string(h)) }
 
 // Own makes this process the home's one gateway, until unlock or the process's end.
 func (h Home) Own() (unlock func(), err error) {

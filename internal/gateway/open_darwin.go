@@ -23,11 +23,13 @@ func openPath(path string) (*os.File, error) {
 // letters' case that the file system keeps, whatever case it was asked in.
 func pathOf(f *os.File) (string, error) {
 	buf := new([unix.PathMax]byte)
-	_, _, errno := unix.Syscall(unix.SYS_FCNTL, f.Fd(), unix.F_GETPATH, uintptr(unsafe.Pointer(buf)))
-	runtime.KeepAlive(f)
+	var pin runtime.Pinner // the address goes as a number
+	pin.Pin(buf)
+	defer pin.Unpin()
+	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPATH, int(uintptr(unsafe.Pointer(buf))))
 	path := unix.ByteSliceToString(buf[:])
-	if errno != 0 || len(path) == 0 || path[0] != '/' {
-		return "", fmt.Errorf("%s: its place is not known: %q %v", f.Name(), path, errno)
+	if err != nil || len(path) == 0 || path[0] != '/' {
+		return "", fmt.Errorf("%s: its place is not known: %q %v", f.Name(), path, err)
 	}
 	return path, nil
 }

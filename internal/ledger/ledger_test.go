@@ -21,37 +21,6 @@ import (
 
 func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// refused opens dir, which has to be refused with these words, a cure, and nothing changed.
-func refused(t *testing.T, dir string, words ...string) {
-	t.Helper()
-	before := content(filepath.Join(dir, "00000001.jsonl"))
-	l, err := New(Config{Dir: dir})
-	if err == nil {
-		l.Close()
-		t.Fatal("it opens")
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%v: does not say %q", err, w)
-		}
-	}
-	if bailey.HintOf(err) == "" || bailey.KindOf(err) == bailey.Internal {
-		t.Errorf("%v: kind %s, hint %q", err, bailey.KindOf(err), bailey.HintOf(err))
-	}
-	if content(first(dir)) != before {
-		t.Error("the refused file was changed")
-	}
-}
-
-// content is what a regular file holds; reading a FIFO would wait for ever.
-func content(name string) string {
-	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
-		return ""
-	}
-	data, _ := os.ReadFile(name)
-	return string(data)
-}
-
 func do(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
