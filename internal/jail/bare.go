@@ -86,12 +86,13 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "no sandbox: " + b.seatbelt + " is missing", Hint: "it is part of macOS: repair the system", Err: err}
 	}
 	var helpers, read []string
+	programs := []bailey.Program{{Path: r.program.path, SHA256: r.program.digest}}
 	for _, command := range job.Exec {
 		h, err := b.find(command)
 		if err != nil {
 			return err
 		}
-		helpers = append(helpers, h.path)
+		helpers, programs = append(helpers, h.path), append(programs, bailey.Program{Path: h.path, SHA256: h.digest})
 		h.file.Close()
 	}
 	for _, p := range job.Places {
@@ -112,7 +113,7 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 		return err
 	}
 	r.sandbox, r.profile = b.seatbelt, text
-	r.cage.Kind, r.cage.PlanDigest = "seatbelt", profileDigest(text)
+	r.cage.Kind, r.cage.Plan, r.cage.PlanDigest, r.cage.Programs = "seatbelt", text, profileDigest(text), programs
 	return nil
 }
 

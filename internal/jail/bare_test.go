@@ -89,7 +89,7 @@ func TestBareCage(t *testing.T) {
 		t.Errorf("the digest of %s is %s, %v", c.Binary, c.BinaryDigest, err)
 	}
 	text, err := json.Marshal(c)
-	if err != nil || c.Kind != "none" || c.Enforced || bytes.Contains(text, []byte("layers")) || bytes.Contains(text, []byte("planDigest")) ||
+	if err != nil || c.Kind != "none" || c.Enforced || bytes.Contains(text, []byte("layers")) || bytes.Contains(text, []byte("planDigest")) || bytes.Contains(text, []byte("programs")) ||
 		!bytes.Contains(text, []byte(`"sandboxEnforced":false`)) {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -356,7 +356,8 @@ func TestBareUnderSeatbelt(t *testing.T) {
 	if got[0] != "-D" || got[1] != "HOME="+got[7] || got[2] != "-p" || got[4] != cage.Binary || !slices.Equal(got[5:7], job.Args) {
 		t.Errorf("sandbox-exec gets %q", got)
 	}
-	if cage.Kind != "seatbelt" || cage.Enforced || cage.Layers != nil || cage.PlanDigest != hex.EncodeToString(sum[:]) {
+	if cage.Kind != "seatbelt" || cage.Enforced || cage.Layers != nil || cage.PlanDigest != hex.EncodeToString(sum[:]) || cage.Plan != got[3] ||
+		len(cage.Programs) != 2 || cage.Programs[0] != (bailey.Program{Path: cage.Binary, SHA256: cage.BinaryDigest}) || filepath.Base(cage.Programs[1].Path) != "ls" || len(cage.Programs[1].SHA256) != 64 {
 		t.Errorf("the cage is %+v", cage)
 	}
 	rules := parseSBPL(t, got[3])
