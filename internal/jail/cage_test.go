@@ -186,15 +186,15 @@ func TestWalls(t *testing.T) {
 		t.Errorf("the note became %q", b)
 	}
 	t.Run("ld.so runs nothing from the workspace", func(t *testing.T) {
-		r := ask(t, j, loader, "exec", interpreter(t), filepath.Join(work, "true")).must(t)
+		r := ask(t, j, loader, "exec", loaderOf(t), filepath.Join(work, "true")).must(t)
 		if r.exit.Code == 0 || !strings.Contains(r.log, "true") {
 			t.Errorf("exit %d, %q: the loader ran a file of the workspace", r.exit.Code, r.log)
 		}
 	})
 }
 
-// interpreter is the dynamic loader of /bin/true.
-func interpreter(t *testing.T) string {
+// loaderOf is the dynamic loader of /bin/true.
+func loaderOf(t *testing.T) string {
 	t.Helper()
 	ktest.Require(t, "/bin/true")
 	f, err := os.Open("/bin/true")

@@ -22,17 +22,17 @@ import (
 // walk collects what a program loads.
 type walk struct {
 	trust  trust
+	copies *copies
 	seen   map[string]bool // canonical files and symlinks
 	files  []toolFile
 	links  []link
 	dirs   []string // the loader's own
 	loader string   // base name of the interpreter: a library by this name is loaded already
-	digest string   // of the first file visited
 }
 
 // visit adds the file at path with the symlinks that lead to it, and reads it. What it reads is the
-// descriptor it identifies.
-func (w *walk) visit(path string) (object, error) {
+// descriptor it identifies and hashes.
+func (w *walk) visit(path string, as use) (object, error) {
 	real, links, err := trace(path)
 	if err != nil {
 		return object{}, err
@@ -46,27 +46,51 @@ func (w *walk) visit(path string) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	if err := w.trust.guarded(real); err != nil {
-		return object{}, err
-	}
-	if len(w.files) == 0 {
-		if w.digest, err = hash(f); err != nil {
-			return object{}, err
-		}
-	}
-	o, err := parse(f, real)
+	o, err := parse(f, real, as)
+	o.real = real
 	if err != nil || w.seen[real] {
 		return o, err
 	}
-	w.seen[real] = true
-	w.files = append(w.files, toolFile{path: real, id: id})
+	if o.line != nil {
+		as = script
+	}
+	file := toolFile{path: real, id: id, use: as}
+	if err := w.pin(&file, f); err != nil {
+		return object{}, err
+	}
+	w.add(file, links)
+	return o, nil
+}
+
+// pin takes the digest of a file that is executed or copied. A library that root alone can write goes by its identity.
+func (w *walk) pin(file *toolFile, f *os.File) error {
+	loose, err := w.trust.loose(file.path)
+	switch {
+	case err != nil:
+		return err
+	case loose != "":
+		file.copied = true
+		c, err := w.copies.take(file.path, file.id)
+		if err != nil {
+			return err
+		}
+		file.digest = c.digest
+		w.copies.release(c)
+	case file.use != library:
+		file.digest, err = hash(f)
+	}
+	return err
+}
+
+func (w *walk) add(file toolFile, links []link) {
+	w.seen[file.path] = true
+	w.files = append(w.files, file)
 	for _, l := range links {
 		if !w.seen[l.path] {
 			w.seen[l.path] = true
 			w.links = append(w.links, l)
 		}
 	}
-	return o, nil
 }
 
 // libraries adds what o, found at path, needs, and what that needs. inherited are the RPATHs of those
@@ -103,14 +127,14 @@ func (w *walk) library(path, name string, o object, dirs, rpath []string) error 
 			continue
 		}
 		known := w.seen[real]
-		lib, err := w.visit(c)
+		lib, err := w.visit(c, library)
 		if err != nil {
 			return missing(path, c, err)
 		}
 		if known {
 			return nil
 		}
-		return w.libraries(c, real, lib, rpath)
+		return w.libraries(c, lib.real, lib, rpath)
 	}
 	return missing(path, name, fs.ErrNotExist)
 }
@@ -162,12 +186,20 @@ func hash(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// parse reads an ELF file and says of a script that it is one.
-func parse(f *os.File, path string) (object, error) {
-	var head [2]byte
-	if _, err := f.ReadAt(head[:], 0); err == nil && string(head[:]) == "#!" {
-		return object{}, &bailey.Error{Kind: bailey.Unavailable, Message: path + " is a script, and a cage runs ELF programs only",
-			Hint: "name the interpreter as the manifest's command and the script as its argument"}
+// parse reads an ELF file, or of a program that is a script its first line.
+func parse(f *os.File, path string, as use) (object, error) {
+	if as == binary {
+		if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {
+			return object{}, errors.Join(err, fmt.Errorf("%s is not marked as executable", path))
+		}
+		var head [lineBytes]byte
+		n, err := f.ReadAt(head[:], 0)
+		if err != nil && err != io.EOF {
+			return object{}, err
+		}
+		if words, ok := shebang(head[:n]); ok {
+			return object{line: words}, nil
+		}
 	}
 	o, err := readObject(f)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestClosureIsWhatTheLoaderLoads(t *testing.T) {
 			t.Logf("%s: %v", name, err)
 			continue
 		}
-		out, err := exec.Command("ldd", found.real).Output()
+		out, err := exec.Command("ldd", found.files[0].path).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestClosureIsWhatTheLoaderLoads(t *testing.T) {
 }
 
 func TestToolsAreRemembered(t *testing.T) {
-	all := tools{trust: trust{own: true}}
+	all := tools{}
 	path := filepath.Join(t.TempDir(), "tool")
 	copyFile(t, probe, path)
 	os.Symlink(path, path+".link")
@@ -60,12 +60,12 @@ func TestToolsAreRemembered(t *testing.T) {
 	if two, _ := all.at(path + ".link"); two != one {
 		t.Error("an unchanged tool was examined again")
 	}
-	if one.real != path || one.path != path+".link" || len(one.links) != 1 {
+	if one.files[0].path != path || one.run[0] != path+".link" || len(one.links) != 1 {
 		t.Errorf("%+v", one)
 	}
 	os.Remove(path + ".link")
 	os.Symlink(probe, path+".link")
-	if three, err := all.at(path + ".link"); err != nil || three.real != probe {
+	if three, err := all.at(path + ".link"); err != nil || three.files[0].path != probe {
 		t.Errorf("a changed link: %+v, %v", three, err)
 	}
 }

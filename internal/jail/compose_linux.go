@@ -16,12 +16,6 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	if r.binary, err = openProgram(t.real); err != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: t.real + " is no longer what was checked", Err: err}
-	}
-	if r.binaryID, err = fileIdent(r.binary); err != nil || r.binaryID != t.files[0].id {
-		return &bailey.Error{Kind: bailey.Conflict, Message: t.real + " is no longer what was checked", Err: err, Hint: "call again"}
-	}
 	l, err := r.tree(job, t)
 	if err != nil {
 		return err
@@ -33,17 +27,25 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	argv := append([]string{job.Command}, job.Args...)
+	argv := slices.Concat(t.run, job.Args)
+	if len(t.run) == 1 {
+		argv[0] = job.Command
+	}
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}
 	r.plan = compose(l, r.jail.host(), job.Limits, dir)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc = len(argv)
-	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat([]string{t.path}, argv, r.env)...)
+	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat(t.run[:1], argv, r.env)...)
+	if n := r.plan.donations(); n > maxDonations {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
+			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
+	}
 	text := r.plan.String()
-	r.cage = bailey.Cage{Kind: "full", Enforced: true, Layers: r.plan.layers(), Absent: absent(r.jail.landlock), Lacks: l.lacks(r.jail.landlock), PlanDigest: digest(text), Plan: text,
-		Binary: t.real, BinaryDigest: t.digest}
+	r.cage.Kind, r.cage.Enforced, r.cage.Layers, r.cage.PlanDigest, r.cage.Plan = "full", true, r.plan.layers(), digest(text), text
+	r.cage.Absent, r.cage.Lacks = absent(r.jail.landlock), l.lacks(r.jail.landlock)
+	r.cage.Binary, r.cage.BinaryDigest = r.cage.Programs[0].Path, r.cage.Programs[0].SHA256
 	return nil
 }
 
@@ -59,13 +61,12 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	if err := l.kernel(); err != nil {
 		return nil, err
 	}
-	l.tool(t)
-	for _, helper := range job.Exec {
-		h, err := r.jail.tools.find(helper)
-		if err != nil {
-			return nil, err
-		}
-		l.tool(h)
+	if err := r.pin(job, t); err != nil {
+		return nil, err
+	}
+	l.tool(t, false)
+	if err := r.helpers(l, job); err != nil {
+		return nil, err
 	}
 	for _, path := range job.Read {
 		if err := l.read(path); err != nil {
@@ -73,10 +74,6 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		}
 	}
 	for _, p := range job.Places {
-		if p.Write && above(p.Path, t.real) {
-			return nil, &bailey.Error{Kind: bailey.Denied, Message: t.real + " lies in " + p.Path + ", which the call may write",
-				Hint: "install the program outside the workspace"}
-		}
 		file, err := duplicate(p.File)
 		if err != nil {
 			return nil, &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}

@@ -31,6 +31,9 @@ func refused(s step, errno unix.Errno) error {
 	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir):
 		return &bailey.Error{Kind: bailey.Conflict, Message: s.S[0] + " is no longer what was checked", Err: errno,
 			Hint: "it was moved or replaced after the check; call again"}
+	case s.Op == inside.Copy:
+		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be copied into its cage", Err: errno,
+			Hint: "the copy takes memory; install the program as root, its directories too, then it needs none"}
 	case errno == unix.EACCES && s.Op == inside.Bind:
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the cage's user may not reach " + s.S[0], Err: errno,
 			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all"}

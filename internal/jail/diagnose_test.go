@@ -68,7 +68,7 @@ func TestDiagnoseNoUserNamespaces(t *testing.T) {
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		t.Fatal(err)
 	}
-	j, err := New(Config{OwnTools: true})
+	j, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestDiagnoseMaskedProc(t *testing.T) {
 	if err := unix.Mount("tmpfs", "/proc/irq", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	j, err := New(Config{OwnTools: true})
+	j, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

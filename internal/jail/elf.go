@@ -9,8 +9,10 @@ import (
 	"strings"
 )
 
-// An object is what the dynamic loader reads of an ELF file.
+// An object is what the kernel and the dynamic loader read of a program or library.
 type object struct {
+	real    string   // its canonical path
+	line    []string // of a script: the words of its first line, and nothing else is there
 	class   elf.Class
 	machine elf.Machine
 	interp  string   // PT_INTERP, "" for a static program

@@ -28,8 +28,13 @@ func (l *layout) emit(p *plan, donate bool) {
 	if l.proc {
 		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
 	}
+	copies := l.copies(p)
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
+		if from, ok := copies[target]; ok {
+			p.add(b.layer, inside.Bind, []uint64{0, 0, b.attrs}, from, target[1:])
+			continue
+		}
 		if b.place != nil && donate {
 			p.add(b.layer, inside.Donated, []uint64{0, b.dev, b.ino, b.attrs, uint64(b.uid), uint64(b.gid)}, b.source, target[1:])
 			continue
@@ -37,6 +42,33 @@ func (l *layout) emit(p *plan, donate bool) {
 		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
 	}
 	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
+}
+
+// copies has PID 1 write what is to be shown as a copy, into a small tmpfs that then turns read-only, and returns
+// where each copy lies by its target. The gateway passes it sealed memory, which nobody can change.
+func (l *layout) copies(p *plan) map[string]string {
+	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)), func(t string) bool { return l.binds[t].copy == nil })
+	if len(targets) == 0 {
+		return nil
+	}
+	const page = 64 << 10 // no architecture has larger ones
+	size := int64(page)
+	for _, t := range targets {
+		size += (l.binds[t].copy.id.size + page - 1) / page * page
+	}
+	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV)
+	p.add("root-readonly", inside.Tmpfs, []uint64{flags}, copyDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	lies := map[string]string{}
+	for i, t := range targets {
+		b, mode := l.binds[t], uint64(0o555)
+		if b.attrs&unix.MOUNT_ATTR_NOEXEC != 0 {
+			mode = 0o444
+		}
+		lies[t] = fmt.Sprintf("%s/%d", copyDir[1:], i)
+		p.add("root-readonly", inside.Copy, []uint64{0, mode, uint64(b.copy.id.size)}, b.source, lies[t], b.copy.digest)
+	}
+	p.add("root-readonly", inside.Seal, []uint64{readOnly | flags}, copyDir[1:])
+	return lies
 }
 
 // names makes the directories, mount points, symlinks and files that no bind brings along.
@@ -72,6 +104,9 @@ func (l *layout) names(p *plan) {
 	}
 	if l.empty {
 		put(emptyDir, inside.Dir, []uint64{0o555})
+	}
+	if slices.ContainsFunc(slices.Collect(maps.Values(l.binds)), func(b bind) bool { return b.copy != nil }) {
+		put(copyDir, inside.Dir, []uint64{0o555})
 	}
 	for _, path := range slices.Sorted(maps.Keys(nodes)) {
 		p.steps = append(p.steps, nodes[path])

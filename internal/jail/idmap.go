@@ -17,24 +17,28 @@ import (
 // An owner of files on disk, whom an idmapped bind turns into the cage's own user.
 type owner struct{ uid, gid uint32 }
 
-// donate makes the mounts that PID 1 cannot: a gateway that is root binds each place from the very
-// descriptor that was checked, as seen by the cage's user. The steps learn which of them is theirs.
-func (r *run) donate(steps []inside.Step) ([]*os.File, error) {
-	var trees []*os.File
+// donate opens what goes along with the steps, which learn which of it is theirs: the copies, and the mounts that
+// PID 1 cannot make. A gateway that is root binds each place from the very descriptor that was checked, as seen
+// by the cage's user.
+func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 	for i := range steps {
 		s := &steps[i]
-		if s.Op != inside.Donated {
+		var file *os.File
+		switch s.Op {
+		case inside.Donated:
+			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], owner{uint32(s.N[4]), uint32(s.N[5])})
+		case inside.Copy:
+			file, err = r.copyOf(s.S[0])
+		default:
 			continue
 		}
-		as := owner{uint32(s.N[4]), uint32(s.N[5])}
-		tree, err := r.jail.detach(r.places[s.S[0]], s.N[3], as)
 		if err != nil {
-			return trees, err
+			return files, err
 		}
-		trees = append(trees, tree)
-		s.N[0] = uint64(len(trees) - 1)
+		files = append(files, file)
+		s.N[0] = uint64(len(files) - 1)
 	}
-	return trees, nil
+	return files, nil
 }
 
 // detach clones the tree at place into a mount nobody sees yet, with attrs, its owner mapped.

@@ -27,9 +27,6 @@ type Config struct {
 	// Mask lists absolute paths no cage may show: a place at or beneath one is refused, one beneath a
 	// place is covered by something empty.
 	Mask []string
-	// OwnTools accepts programs and libraries that the gateway's own user could have written. Their
-	// digest still is taken, but whoever shares that user can change them while they run.
-	OwnTools bool
 }
 
 // DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191,

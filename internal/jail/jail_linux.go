@@ -34,7 +34,7 @@ type Jail struct {
 // New returns a Jail. It starts nothing and touches nothing; Probe tells whether cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
-	j.tools.trust = trust{own: cfg.OwnTools, overflow: !mapped("/proc/self/uid_map", 0)}
+	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
 	for _, m := range cfg.Mask {
 		if !filepath.IsAbs(m) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
@@ -78,7 +78,7 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}}
+	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
 	}
@@ -112,6 +112,7 @@ func (j *Jail) Close() error {
 		j.armed, j.mounts = nil, nil
 	}
 	j.arming.Unlock()
+	j.tools.copies.close()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error

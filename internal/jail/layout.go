@@ -19,6 +19,7 @@ const (
 	userName = "bailey"
 	tmpDir   = "/tmp"
 	emptyDir = "/.empty" // covers masked directories
+	copyDir  = "/.copy"  // holds what is bound in place of files that others than root could write
 	base     = "/proc"   // the new root is mounted here: a directory that must exist, and hides no bind's source
 	insideID = 1000      // uid and gid of the tool in its own namespace
 )
@@ -32,8 +33,9 @@ type bind struct {
 	run            bool // a program that may be executed
 	device         bool
 	layer          string
-	place          *os.File // what was checked, kept open so that its inode is not given to another file
-	uid, gid       uint32   // of the owner, whom an idmapped bind makes the cage's own user
+	copy           *toolFile // shown in place of the source
+	place          *os.File  // what was checked, kept open so that its inode is not given to another file
+	uid, gid       uint32    // of the owner, whom an idmapped bind makes the cage's own user
 }
 
 // layout is the cage's file tree before it becomes steps. Paths are absolute and canonical.
@@ -68,11 +70,23 @@ func (l *layout) covered(path string) (bind, bool) {
 	return bind{}, false
 }
 
-// tool shows a program, executable and read-only, and the data its loader reads.
-func (l *layout) tool(t *tool) {
+// tool shows a program, executable and read-only, and the data its loader reads. A script is read by its
+// interpreter; only where the kernel is to follow its first line, as for a helper, must it be executable.
+func (l *layout) tool(t *tool, helper bool) {
 	for _, f := range t.files {
-		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
-			run: f.run, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		b := bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
+			run: f.use == binary || f.use == loader || f.use == script && helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		if f.use == script && !helper {
+			b.attrs |= unix.MOUNT_ATTR_NOEXEC
+		}
+		if f.copied {
+			b.copy = &f
+		}
+		if old, ok := l.binds[f.path]; ok {
+			b.attrs &= old.attrs
+			b.run = b.run || old.run
+		}
+		l.binds[f.path] = b
 	}
 	for _, f := range t.data {
 		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec", attrs: readOnly | inert}
@@ -175,7 +189,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
 	}
-	for _, own := range []string{tmpDir, homeDir, emptyDir, "/dev", "/proc", "/sys"} {
+	for _, own := range []string{tmpDir, homeDir, emptyDir, copyDir, "/dev", "/proc", "/sys"} {
 		if above(path, own) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
 				Hint: "name a directory below it"}

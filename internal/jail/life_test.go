@@ -265,7 +265,7 @@ const gatewayEnv = "BAILEY_JAIL_GATEWAY"
 
 func gatewayMain() int {
 	dir := os.Getenv(gatewayEnv)
-	j, err := New(Config{OwnTools: os.Geteuid() != 0})
+	j, err := New(Config{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

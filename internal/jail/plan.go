@@ -42,6 +42,19 @@ func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
 	p.steps = append(p.steps, step{inside.Step{Op: op, N: n, S: s}, layer})
 }
 
+// maxDonations is how many descriptors a plan may want, besides the three streams.
+const maxDonations = inside.MaxDescriptors - 3
+
+// donations counts the steps that want a descriptor.
+func (p *plan) donations() (n int) {
+	for _, s := range p.steps {
+		if s.Op == inside.Donated || s.Op == inside.Copy {
+			n++
+		}
+	}
+	return n
+}
+
 // layers names what the plan applies, once each, in the order in which it holds.
 func (p *plan) layers() []string {
 	names := append([]string(nil), cloneLayers...)
@@ -84,7 +97,7 @@ func digest(text string) string {
 var verbs = map[uint8]string{
 	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs",
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
-	inside.Bind: "bind", inside.Donated: "donated", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
+	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
 	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
@@ -108,6 +121,8 @@ func (s step) append(b []byte) []byte {
 	case inside.Donated: // the descriptor comes first in N, so that the rest reads as it does for a bind
 		b = appendAttributes(appendIdentity(b, n[1:]), n[3])
 		b = appendNumbers(append(b, " idmap"...), n[4:])
+	case inside.Copy: // the descriptor comes first in N
+		b = fmt.Appendf(b, " %04o %d", n[1], n[2])
 	case inside.Seal:
 		b = appendAttributes(b, n[0])
 	case inside.Dir, inside.File, inside.Umask:

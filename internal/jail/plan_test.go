@@ -19,8 +19,11 @@ func sample() *layout {
 	l := newLayout()
 	l.proc = true
 	l.links["/bin"] = "usr/bin"
-	l.tool(&tool{files: []toolFile{{"/usr/bin/git", ident{dev: unix.Mkdev(254, 1), ino: 11}, true}},
-		data: []toolFile{{"/etc/ld.so.cache", ident{dev: unix.Mkdev(254, 1), ino: 12}, false}}})
+	l.tool(&tool{files: []toolFile{{path: "/usr/bin/git", id: ident{dev: unix.Mkdev(254, 1), ino: 11}, use: binary},
+		{path: "/home/u/bin/tool", id: ident{ino: 13, size: 100_000}, use: script, digest: "5c41", copied: true},
+		{path: "/home/u/lib/a.so", id: ident{ino: 14, size: 1}, digest: "11b2", copied: true},
+		{path: "/usr/bin/script", id: ident{dev: unix.Mkdev(254, 1), ino: 15}, use: script, digest: "0a33"}},
+		data: []toolFile{{path: "/etc/ld.so.cache", id: ident{dev: unix.Mkdev(254, 1), ino: 12}}}}, false)
 	l.binds["/dev/null"] = bind{source: "/dev/null", target: "/dev/null", dev: 6, ino: 3, layer: "dev-private", device: true,
 		attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	l.binds["/srv/repo"] = bind{source: "/srv/repo", target: "/srv/repo", dev: unix.Mkdev(8, 2), ino: 7, attrs: inert, dir: true,
@@ -68,7 +71,7 @@ func TestDigest(t *testing.T) {
 	p := samplePlan(true)
 	was := digest(p.String())
 	for i := range p.steps {
-		if p.steps[i].Op == inside.Donated {
+		if p.steps[i].Op == inside.Donated || p.steps[i].Op == inside.Copy {
 			p.steps[i].N = slices.Clone(p.steps[i].N)
 			p.steps[i].N[0] = 17
 		}

@@ -86,11 +86,9 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// newJail is a jail that takes the probe also where an ordinary user built it.
 func newJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
-	cfg.OwnTools = os.Geteuid() != 0
 	j, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestNoUserNamespaces(t *testing.T) {
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		t.Fatal(err)
 	}
-	j, err := New(Config{OwnTools: true})
+	j, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestMaskedProc(t *testing.T) {
 	if err := unix.Mount("tmpfs", "/proc/irq", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	j, err := New(Config{OwnTools: true})
+	j, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(sub, "under"), []byte("hidden"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	j := newJail(t, Config{OwnTools: true})
+	j := newJail(t, Config{})
 	read := func(name, want string) {
 		t.Helper()
 		time.Sleep(100 * time.Millisecond) // for whoever else could take the event of a mount

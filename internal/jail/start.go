@@ -27,16 +27,16 @@ const (
 // run is a planned job. It holds the descriptors of what was checked, so that no inode of theirs is
 // given to another file before Close.
 type run struct {
-	jail     *Jail
-	plan     *plan
-	cage     bailey.Cage
-	env      []string
-	argc     int
-	timeout  time.Duration
-	binary   *os.File
-	binaryID ident
-	places   map[string]*os.File // by path
-	started  atomic.Bool
+	jail    *Jail
+	plan    *plan
+	cage    bailey.Cage
+	env     []string
+	argc    int
+	timeout time.Duration
+	pinned  []pinned            // what is executed as it lies there
+	copied  map[string]*copied  // what is executed as a copy, by path
+	places  map[string]*os.File // by path; nil once closed
+	started atomic.Bool
 }
 
 func (r *run) Cage() bailey.Cage { return r.cage }
@@ -46,10 +46,13 @@ func (r *run) Close() error {
 	for _, f := range r.places {
 		errs = append(errs, f.Close())
 	}
-	if r.binary != nil {
-		errs = append(errs, r.binary.Close())
+	for _, p := range r.pinned {
+		errs = append(errs, p.file.Close())
 	}
-	r.places, r.binary = nil, nil
+	for _, c := range r.copied {
+		r.jail.tools.copies.release(c)
+	}
+	r.places, r.pinned, r.copied = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -58,15 +61,17 @@ func (r *run) Close() error {
 // When ctx ends a running tool, the
 // error is ctx's cause and the code 137. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
-	if r.started.Swap(true) || r.binary == nil {
+	if r.started.Swap(true) || r.places == nil {
 		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
 	}
 	env, err := lend(r.env, r.plan.lent, lent)
 	if err != nil {
 		return never, err
 	}
-	if now, err := fileIdent(r.binary); err != nil || now != r.binaryID {
-		return never, &bailey.Error{Kind: bailey.Conflict, Message: r.cage.Binary + " is no longer what was checked", Err: err, Hint: "call again"}
+	for _, p := range r.pinned {
+		if now, err := fileIdent(p.file); err != nil || now != p.id {
+			return never, changed(p.file.Name(), err)
+		}
 	}
 	steps := r.plan.wire()
 	last := &steps[len(steps)-1]

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,47 +18,78 @@ import (
 // searchPath is PATH, outside when a command is looked up and inside for the tool. Never the caller's.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// A tool is a program with all that it needs to start: its interpreter, its libraries, and the
+// A tool is a program with all that it needs to start: its interpreters, its libraries, and the
 // symlinks through which they are found. It is immutable.
 type tool struct {
-	path   string // as it is executed
-	real   string // where that leads
-	digest string // SHA-256 of real, hex
-	files  []toolFile
-	data   []toolFile // what the loader reads
-	links  []link
+	run   []string   // what is executed, then what comes before the caller's arguments: of a script its interpreter first
+	files []toolFile // the program itself first
+	data  []toolFile // what the loader reads
+	links []link
+	env   string // the env(1) of a first line: a cage where the kernel follows that line needs it
 }
 
-// A toolFile is bound at its canonical path, executable.
+// use says what a file is to a tool.
+type use uint8
+
+const (
+	library use = iota
+	loader      // the ELF interpreter
+	script      // read by its interpreter
+	binary
+)
+
+// A toolFile is shown at its canonical path.
 type toolFile struct {
-	path string
-	id   ident
-	run  bool // executed: the program itself and its interpreter, not what they load
+	path   string
+	id     ident
+	use    use
+	digest string // SHA-256, hex; "" of a library that root alone can write
+	copied bool   // others than root could write it: the cage gets a copy of what was hashed
+}
+
+// pinned are the files whose digests a receipt names: what is executed, and whatever others than root could write.
+func (t *tool) pinned() []toolFile {
+	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return f.digest == "" })
+}
+
+// copied are the files of which the cage gets a copy. A cage that cannot hold one must refuse them.
+func (t *tool) copied() []toolFile {
+	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return !f.copied })
 }
 
 // tools finds programs and remembers them for as long as nothing of them has changed.
 type tools struct {
-	trust trust
-	mu    sync.Mutex
-	known map[string]*tool // by path
+	trust  trust
+	copies copies
+	mu     sync.Mutex
+	known  map[string]*tool // by path
 }
 
 // find resolves a command over searchPath, or takes an absolute path as it is.
 func (t *tools) find(command string) (*tool, error) {
+	path, err := lookup(command)
+	if err != nil {
+		return nil, err
+	}
+	return t.at(path)
+}
+
+// lookup returns the path that a command means.
+func lookup(command string) (string, error) {
 	if filepath.IsAbs(command) {
-		return t.at(filepath.Clean(command))
+		return filepath.Clean(command), nil
 	}
 	if command == "" || strings.Contains(command, "/") {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
 			Hint: "name the program in the manifest as git or /usr/bin/git"}
 	}
 	for _, dir := range filepath.SplitList(searchPath) {
 		path := filepath.Join(dir, command)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return t.at(path)
+			return path, nil
 		}
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed",
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed",
 		Hint: "install it into one of " + searchPath}
 }
 
@@ -98,29 +130,21 @@ func (t *tool) unchanged() bool {
 
 // examine builds a tool from its file.
 func (t *tools) examine(path string) (*tool, error) {
-	w := walk{trust: t.trust, seen: map[string]bool{}}
-	o, err := w.visit(path)
-	var known *bailey.Error
-	switch {
-	case errors.As(err, &known):
-		return nil, err
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " is not installed", Err: err}
-	case err != nil:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be run in a cage", Err: err,
-			Hint: "a cage runs ELF programs that everybody may read"}
+	w := walk{trust: t.trust, copies: &t.copies, seen: map[string]bool{}}
+	made := &tool{run: []string{path}}
+	o, err := made.follow(&w)
+	if err != nil {
+		return nil, unfit(made.run[0], err)
 	}
-	w.files[0].run = true
-	made := &tool{path: path, real: w.files[0].path, digest: w.digest}
+	path = made.run[0]
 	if o.interp != "" {
-		if _, err := w.visit(o.interp); err != nil {
+		if _, err := w.visit(o.interp, loader); err != nil {
 			return nil, missing(path, o.interp, err)
 		}
-		w.files[len(w.files)-1].run = true
 	}
 	w.dirs = loaderDirs(o.interp)
 	w.loader = filepath.Base(o.interp)
-	if err := w.libraries(path, made.real, o, nil); err != nil {
+	if err := w.libraries(path, o.real, o, nil); err != nil {
 		return nil, err
 	}
 	made.files, made.links = w.files, w.links
@@ -128,4 +152,66 @@ func (t *tools) examine(path string) (*tool, error) {
 		made.data = loaderData(w.loader)
 	}
 	return made, nil
+}
+
+// follow visits the program and, while that is a script, its interpreter. It leaves in run what execve(2) would
+// make of them, and returns the ELF file at the end.
+func (t *tool) follow(w *walk) (object, error) {
+	for range maxScripts + 1 {
+		o, err := w.visit(t.run[0], binary)
+		if err != nil || o.line == nil {
+			return o, err
+		}
+		words, env, err := leads(t.run[0], o.line)
+		if err != nil {
+			return o, err
+		}
+		if env != "" {
+			t.env = env
+		}
+		t.run = append(words, t.run...)
+	}
+	return object{}, &bailey.Error{Kind: bailey.Unavailable, Message: t.run[len(t.run)-1] + " is a script whose interpreter is a script, and so on",
+		Hint: "name a program as the interpreter"}
+}
+
+// leads returns the absolute path that a first line leads to, and its arguments. What env(1) would look up
+// on the tool's PATH is looked up here, and env's own path returned.
+func leads(path string, line []string) (words []string, env string, err error) {
+	no := func(why string) error {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the first line of the script %s %s", path, why),
+			Hint: "begin it with #! and the interpreter's absolute path, or with #!/usr/bin/env NAME, or env -S and plain words"}
+	}
+	name := line[0]
+	switch {
+	case strings.ContainsFunc(strings.Join(line, " "), func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return nil, "", no("holds a control character; lines end in a newline alone, not in a carriage return")
+	case !filepath.IsAbs(name) || filepath.Clean(name) != name:
+		return nil, "", no(fmt.Sprintf("names %q, which is no plain absolute path", name))
+	case name != "/usr/bin/env" && name != "/bin/env":
+		return line, "", nil
+	case len(line) == 1:
+		return nil, "", no("names env and no program for it")
+	}
+	words, ok := envWords(line[1])
+	if !ok {
+		return nil, "", no(fmt.Sprintf("gives env %q, which is more than a name or -S and plain words", line[1]))
+	}
+	if words[0], err = lookup(words[0]); err != nil {
+		return nil, "", &bailey.Error{Kind: bailey.KindOf(err), Message: "the interpreter of " + path + " is missing", Hint: bailey.HintOf(err), Err: err}
+	}
+	return words, name, nil
+}
+
+// unfit gives an error of a program's own file its kind and cure.
+func unfit(path string, err error) error {
+	var known *bailey.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " is not installed", Err: err, Hint: "install it, or name another in the manifest or the script's first line"}
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be run in a cage", Err: err,
+		Hint: "a cage runs ELF programs, and scripts of these, that the gateway may read"}
 }

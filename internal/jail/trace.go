@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"bailey"
 )
 
 // A link is a symlink of the host that the cage has too, so that a path means in both the same.
@@ -88,33 +86,30 @@ func statIdent(path string) (ident, error) {
 	return identOf(&st), nil
 }
 
-// trust says whose files are run besides root's.
+// trust says whose files are run as they lie there, besides root's.
 type trust struct {
-	own      bool // the gateway's own user's
 	overflow bool // those of ids that this user namespace lacks: root is one of them, the caller is not
 }
 
 // overflowID is what every unmapped id looks like (user_namespaces(7)).
 const overflowID = 65534
 
-// guarded refuses a canonical path that somebody whom t does not name could have written or replaced.
-// A sticky directory keeps its entries to their owners.
-func (t trust) guarded(path string) error {
+// loose returns what of a canonical path somebody whom t does not name could write or replace: the file or a
+// directory above it, "" when there is no such thing. A sticky directory keeps its entries to their owners.
+func (t trust) loose(path string) (string, error) {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t
 		if err := unix.Lstat(p, &st); err != nil {
-			return &os.PathError{Op: "stat", Path: p, Err: err}
+			return "", &os.PathError{Op: "stat", Path: p, Err: err}
 		}
-		trusted := st.Uid == 0 || t.own && int(st.Uid) == os.Geteuid() || t.overflow && st.Uid == overflowID
-		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0 && !t.own
+		trusted := st.Uid == 0 || t.overflow && st.Uid == overflowID
+		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if !trusted || writable && !sticky {
-			return &bailey.Error{Kind: bailey.Denied,
-				Message: path + " is not run: others than root can write " + p,
-				Hint:    "install the program as root, or take the write permission away: chmod go-w " + p}
+			return p, nil
 		}
 		if p == "/" {
-			return nil
+			return "", nil
 		}
 	}
 }

@@ -33,8 +33,13 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 			return 0, syscall.EBADMSG
 		}
 		return 0, attach(uintptr(donated[s.N[0]]), s.S[1])
+	case Copy:
+		if s.N[0] >= uint64(len(donated)) {
+			return 0, syscall.EBADMSG
+		}
+		return 0, copyIn(donated[s.N[0]], s.S[1], uint32(s.N[1]), int64(s.N[2]))
 	case Seal:
-		return 0, setattr(fdcwd, ".", 0, s.N[0])
+		return 0, setattr(fdcwd, s.S[0], 0, s.N[0])
 	case Pivot:
 		return 0, pivot()
 	}
@@ -42,5 +47,5 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 }
 
 // words and numbers hold how many arguments each operation needs at least.
-var words = [64]int{Tmpfs: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Host: 1, Chdir: 1, Exec: 2, Rule: 1}
-var numbers = [64]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1}
+var words = [64]int{Tmpfs: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1}
+var numbers = [64]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1}

@@ -85,6 +85,26 @@ func file(path, content string, mode uint32) syscall.Errno {
 	return number(err)
 }
 
+// copyIn writes a new file of size bytes with what a donated descriptor holds. It reads at offsets: the position is
+// shared with whoever else got the same file.
+func copyIn(from int, path string, mode uint32, size int64) syscall.Errno {
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC, mode)
+	if err != nil {
+		return number(err)
+	}
+	defer syscall.Close(fd)
+	for at := int64(0); at < size; {
+		n, err := syscall.Sendfile(fd, from, &at, int(min(size-at, 1<<30)))
+		if err != nil && err != syscall.EINTR {
+			return number(err)
+		}
+		if n == 0 && err == nil {
+			return syscall.ESTALE // it is shorter than it was
+		}
+	}
+	return 0
+}
+
 // open returns an O_PATH descriptor, following no symlink anywhere in path.
 func open(path string) (uintptr, syscall.Errno) {
 	p, err := syscall.BytePtrFromString(path)

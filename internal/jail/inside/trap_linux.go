@@ -68,7 +68,7 @@ func receive() ([]Step, bool) {
 	return Decode(b)
 }
 
-// donated are the mounts that the gateway made, in the order in which it sent them.
+// donated are the mounts and files that came with the letter, in the order in which it sent them.
 var donated []int
 
 // greet reads the first bytes of a letter and the descriptors that come with them: the tool's three

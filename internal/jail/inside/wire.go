@@ -6,7 +6,7 @@
 // the heavy packages of the program it is linked into: 3 ms from clone to tool in place of 8.
 //
 // Descriptor 3 is a stream socket to the gateway. From it come four bytes of length with the tool's
-// streams and donated mounts as descriptors (unix(7), SCM_RIGHTS), the steps, and later perhaps [Term];
+// streams and donated mounts and files as descriptors (unix(7), SCM_RIGHTS), the steps, and later perhaps [Term];
 // its end means that the gateway is gone, and PID 1 follows at once. To it go
 // reports of [ReportSize] bytes. Nothing of the tool's reaches PID 1 but wait statuses, and nothing
 // secret lies in its environment: what the tool gets comes with the steps.
@@ -46,7 +46,8 @@ const (
 	Link              // S: path, what it says
 	Bind              // S: source, target; N: device, inode (0: not compared), attributes
 	Donated           // S: "", target; N: which of the donated mounts
-	Seal              // N: attributes set on the mount of the base
+	Copy              // S: "", path; N: which of the donated files, mode, size
+	Seal              // S: path; N: attributes set on the mount there
 	Pivot             // the base becomes the root, the old root goes
 	Host              // S: host name
 	Rlimit            // N: resource, soft, hard

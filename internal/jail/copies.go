@@ -1,0 +1,186 @@
+//go:build linux
+
+package jail
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// maxCopies bounds, in bytes, all copies that a jail holds at once, and so each of them.
+const maxCopies = 512 << 20
+
+// copies holds what others than root could write, as it was when it was hashed: in sealed memory, so that nobody
+// can change it between the hash and the run, nor can this process. Its zero value is ready.
+type copies struct {
+	mu    sync.Mutex // never held while a file is read
+	held  map[ident]*copied
+	total int64 // bytes of those held and of those being made
+	turn  uint64
+	limit int64 // zero is maxCopies
+}
+
+// A copied file is a sealed memfd (memfd_create(2)). It is read at offsets: descriptors of it share one position.
+type copied struct {
+	file   *os.File
+	size   int64
+	digest string // SHA-256, hex
+	users  int    // who took it and did not release it; guarded by copies.mu, as last is
+	last   uint64 // the turn in which it was taken last
+}
+
+// take returns the copy of the file at path that has this identity, made now unless one is held. It stays until it
+// is released.
+func (c *copies) take(path string, id ident) (*copied, error) {
+	if held := c.get(id); held != nil {
+		return held, nil
+	}
+	if err := c.reserve(path, id.size); err != nil {
+		return nil, err
+	}
+	made, err := duplicateSealed(path, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.total -= id.size
+		return nil, err
+	}
+	if other := c.held[id]; other != nil { // somebody was faster
+		c.total -= id.size
+		made.file.Close()
+		return c.use(other), nil
+	}
+	if c.held == nil {
+		c.held = map[ident]*copied{}
+	}
+	c.held[id] = made
+	return c.use(made), nil
+}
+
+func (c *copies) get(id ident) *copied {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held := c.held[id]; held != nil {
+		return c.use(held)
+	}
+	return nil
+}
+
+// use counts one user more; c.mu is held.
+func (c *copies) use(held *copied) *copied {
+	c.turn++
+	held.users, held.last = held.users+1, c.turn
+	return held
+}
+
+func (c *copies) release(held *copied) {
+	c.mu.Lock()
+	held.users--
+	c.mu.Unlock()
+}
+
+// reserve makes room for size bytes by giving up those copies that nobody uses, least recently used first.
+func (c *copies) reserve(path string, size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit := c.limit
+	if limit == 0 {
+		limit = maxCopies
+	}
+	if size > limit {
+		return &bailey.Error{Kind: bailey.Unavailable,
+			Message: fmt.Sprintf("%s has %d bytes, others than root can write it, and of such files a cage gets a copy of at most %d", path, size, limit),
+			Hint:    "install it as root, its directories too, then it needs no copy"}
+	}
+	for c.total+size > limit {
+		if !c.evict() {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total),
+				Hint: "call again when they have ended, or install it as root"}
+		}
+	}
+	c.total += size
+	return nil
+}
+
+// evict gives up one copy, if there is one that nobody uses; c.mu is held.
+func (c *copies) evict() bool {
+	var oldest ident
+	var found *copied
+	for id, held := range c.held {
+		if held.users == 0 && (found == nil || held.last < found.last) {
+			oldest, found = id, held
+		}
+	}
+	if found == nil {
+		return false
+	}
+	delete(c.held, oldest)
+	c.total -= found.size
+	found.file.Close()
+	return true
+}
+
+// close gives up all copies. Nobody may use one.
+func (c *copies) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.evict() {
+	}
+}
+
+// duplicateSealed copies the file at path into sealed memory, hashing what it copies.
+func duplicateSealed(path string, id ident) (*copied, error) {
+	f, err := openProgram(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if now, err := fileIdent(f); err != nil || now != id {
+		return nil, changed(path, err)
+	}
+	memory, err := memfd()
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for a copy of " + path, Err: err,
+			Hint: "install it as root, its directories too, then it needs no copy"}
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(memory, h), io.LimitReader(f, id.size+1))
+	if err == nil && n != id.size {
+		err = changed(path, nil)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		memory.Close()
+		return nil, err
+	}
+	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// memfd is never executed itself. A kernel before 6.3 does not know how to say so.
+func memfd() (*os.File, error) {
+	const name, flags = "bailey-copy", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// changed says that a file is not what was looked at.
+func changed(path string, err error) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no longer what was checked", Err: err, Hint: "call again"}
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package jail
+
+import (
+	"os"
+
+	"bailey"
+)
+
+// A pinned file is executed as it lies there: what was hashed, kept open to be compared when the run starts.
+type pinned struct {
+	file *os.File
+	id   ident
+}
+
+// helpers shows what else the tool may execute.
+func (r *run) helpers(l *layout, job bailey.Job) error {
+	for _, name := range job.Exec {
+		for name != "" {
+			h, err := r.jail.tools.find(name)
+			if err != nil {
+				return err
+			}
+			if err := r.pin(job, h); err != nil {
+				return err
+			}
+			l.tool(h, true)
+			name = h.env
+		}
+	}
+	return nil
+}
+
+// pin holds on to the files of a tool until the run is closed, and lists them in the cage. None may lie where
+// the call itself could exchange it.
+func (r *run) pin(job bailey.Job, t *tool) error {
+	for _, f := range t.pinned() {
+		for _, p := range job.Places {
+			if p.Write && above(p.Path, f.path) {
+				return &bailey.Error{Kind: bailey.Denied, Message: f.path + " lies in " + p.Path + ", which the call may write",
+					Hint: "install the program outside the workspace"}
+			}
+		}
+		if r.lists(f.path) {
+			continue
+		}
+		if err := r.hold(f); err != nil {
+			return err
+		}
+		r.cage.Programs = append(r.cage.Programs, bailey.Program{Path: f.path, SHA256: f.digest, Copied: f.copied})
+	}
+	return nil
+}
+
+func (r *run) lists(path string) bool {
+	for _, p := range r.cage.Programs {
+		if p.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// hold takes the copy of a file, or opens it where it lies. It must be what was hashed.
+func (r *run) hold(f toolFile) error {
+	if f.copied {
+		c, err := r.jail.tools.copies.take(f.path, f.id)
+		if err != nil {
+			return err
+		}
+		r.copied[f.path] = c
+		if c.digest != f.digest {
+			return changed(f.path, nil)
+		}
+		return nil
+	}
+	file, err := openProgram(f.path)
+	if err != nil {
+		return changed(f.path, err)
+	}
+	r.pinned = append(r.pinned, pinned{file, f.id})
+	if now, err := fileIdent(file); err != nil || now != f.id {
+		return changed(f.path, err)
+	}
+	return nil
+}
+
+// copyOf is a descriptor of the run's copy of a file, for PID 1.
+func (r *run) copyOf(path string) (*os.File, error) {
+	c := r.copied[path]
+	if c == nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + path + " was made"}
+	}
+	return duplicate(c.file)
+}
