@@ -43,9 +43,10 @@ type desk struct {
 	configured map[string]configuration // by file; guarded by mu
 }
 
-// openDesk reads what operators did from the ledger in dir, which nobody writes to yet, and opens the
-// home's settings.
-func openDesk(home gateway.Home, w *gateway.Workspaces, note func(context.Context, string, any) error, log *slog.Logger) (*desk, error) {
+// openDesk reads what operators did from the home's ledger, which nobody writes to yet, and opens the home's
+// settings. learn sees every other entry.
+func openDesk(home gateway.Home, w *gateway.Workspaces, note func(context.Context, string, any) error,
+	learn func(kind string, data []byte) error, log *slog.Logger) (*desk, error) {
 	d := &desk{note: note, configured: map[string]configuration{}}
 	var last gateway.Applied
 	err := eachEntry(home.Ledger(), func(e audit.Entry) error {
@@ -59,6 +60,8 @@ func openDesk(home gateway.Home, w *gateway.Workspaces, note func(context.Contex
 				return err
 			}
 			d.keep(e.Kind, c)
+		default:
+			return learn(e.Kind, e.Data)
 		}
 		return nil
 	})

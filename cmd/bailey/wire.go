@@ -33,6 +33,7 @@ type stack struct {
 	policy  *policy.Engine
 	queue   *approve.Queue
 	cages   *jail.Jail
+	pins    *gateway.Pins
 	gate    *gate.Gate
 	gateway *gateway.Gateway
 	unlock  func()
@@ -63,12 +64,12 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.workspaces, err = s.spine(home, nil); err != nil {
 		return s, err
 	}
-	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, log); err != nil {
+	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, s.pins.Learn, log); err != nil {
 		return s, err
 	}
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.gate, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
-		Looks: s.looks(), Acts: s.desk.acts(), MCP: s.mcp, Live: &s.live,
+		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live,
 	})
 	if err != nil {
 		return s, err
@@ -98,12 +99,13 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.cages, err = jail.New(jail.Config{Mask: masks}); err != nil {
 		return nil, err
 	}
+	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
 		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: gateway.NewRedaction(),
-		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.cages},
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
 	return workspaces, err
@@ -209,8 +211,9 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"receipt":  s.receipt,
 		"explain":  s.explain,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
-		"search": s.search,
-		"status": s.status,
+		"search":  s.search,
+		"changes": s.changes,
+		"status":  s.status,
 	}
 }
 

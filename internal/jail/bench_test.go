@@ -4,10 +4,15 @@ package jail
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // BenchmarkCage is one whole call of /bin/true: plan, build, run, take apart. /bin/true alone, beside
@@ -49,5 +54,33 @@ func BenchmarkBare(b *testing.B) {
 		if err := exec.Command("/bin/true").Run(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkCopied is a call of a tool that a user owns, 2 MiB, beside one of the same tool as root's own.
+func BenchmarkCopied(b *testing.B) {
+	ktest.Require(b, "root")
+	for _, owner := range []int{0, stranger} {
+		b.Run(fmt.Sprint("owner=", owner), func(b *testing.B) {
+			j, err := New(Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer j.Close()
+			path := filepath.Join(public(b), "tool")
+			text, err := os.ReadFile(probe)
+			if err == nil {
+				err = errors.Join(os.WriteFile(path, text, 0o755), os.Chown(path, owner, owner))
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(len(text))/(1<<20), "MiB")
+			for b.Loop() {
+				if r := ask(b, j, bailey.Job{Command: path, Args: []string{"exit", "0"}}); r.err != nil || r.exit.Code != 0 {
+					b.Fatalf("%+v", r)
+				}
+			}
+		})
 	}
 }

@@ -56,5 +56,6 @@
 // A property in "required" is always there; any other wants a `has` first, or the rule does not load. A
 // value that does not fit the type of its property denies the call. Names of inputs that are not mapped, or
 // not in the schema, stand in context.input._opaque, a Set<String> of dotted names, and the built-in rule
-// opaque-input asks for them; a forbid of one's own with @id("opaque-input") takes that rule's place.
+// opaque-input asks for them; a forbid of one's own with @id("opaque-input") takes that rule's place. In the same
+// way the built-in rule changed-tool asks while context.changed is true.
 package policy

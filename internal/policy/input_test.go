@@ -125,6 +125,21 @@ unless { context.approvals.contains("opaque-input") };`)
 	want(t, load(t, permitPush).Decide(r), bailey.Allow, "", "push")
 }
 
+// TestChangedTool: what runs is not what was pinned, so that nothing else a rule says will do.
+func TestChangedTool(t *testing.T) {
+	e := load(t, permitPush)
+	r := push("ref", "topic")
+	want(t, e.Decide(r), bailey.Allow, "", "push")
+	r.Changed = true
+	want(t, e.Decide(r), bailey.Ask, "bailey pack repin", "changed-tool")
+	r.Approvals = []bailey.RuleID{opaqueRule}
+	want(t, e.Decide(r), bailey.Ask, "bailey pack repin", "changed-tool")
+	r.Approvals = []bailey.RuleID{changedRule}
+	want(t, e.Decide(r), bailey.Allow, "", "push")
+	own := load(t, permitPush, `@id("changed-tool") @reason("never") forbid (principal, action, resource) when { context.changed };`)
+	want(t, own.Decide(r), bailey.Deny, "never", "changed-tool")
+}
+
 func TestShapes(t *testing.T) {
 	nest := func(n int) string {
 		return strings.Repeat(`{"type":"object","properties":{"p":`, n) + `{"type":"string"}` + strings.Repeat(`}}`, n)

@@ -102,6 +102,7 @@ func TestRefused(t *testing.T) {
 		{"grant without asking", `@id("r") @reason("x") forbid (principal, action, resource) ` + own + `;`, "context.approvals may only"},
 		{"is in", when(`principal is Agent in Agent::"x"`), "`is … in`"},
 		{"permit in the built-in's place", `@id("opaque-input") permit (principal, action, resource);`, "built-in forbid"},
+		{"permit in the other built-in's place", `@id("changed-tool") permit (principal, action, resource);`, "built-in forbid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := tryLoad(c.text)

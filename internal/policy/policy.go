@@ -47,8 +47,15 @@ var elsewhere []byte
 //go:embed opaque.cedar
 var opaque []byte
 
-// opaqueRule is the built-in rule that asks for inputs no rule could have judged.
-const opaqueRule bailey.RuleID = "opaque-input"
+//go:embed changed.cedar
+var changed []byte
+
+// The built-in rules ask for what no rule of one's own could have judged: inputs without a type, and a program
+// that others than root could write and that is not what it was.
+const (
+	opaqueRule  bailey.RuleID = "opaque-input"
+	changedRule bailey.RuleID = "changed-tool"
+)
 
 // Starter returns the policy a new home begins with.
 func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
@@ -73,7 +80,8 @@ func Load(c Config) (*Engine, error) {
 	for _, s := range sources {
 		rules = append(rules, found.parse(s)...)
 	}
-	rules = withOpaque(rules, &found)
+	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaque}, &found)
+	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changed}, &found)
 	found.unique(rules)
 	for _, r := range rules {
 		found.check(m, r)
@@ -84,11 +92,11 @@ func Load(c Config) (*Engine, error) {
 	return assemble(m, rules, digest(sources)), nil
 }
 
-// withOpaque adds the built-in rule unless the policy brings one of that name.
-func withOpaque(rules []*rule, f *findings) []*rule {
-	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == opaqueRule })
+// withBuiltin adds a built-in rule unless the policy brings one of that name.
+func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
+	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
 	if i < 0 {
-		return append(rules, f.parse(Source{Name: "built-in/opaque.cedar", Text: opaque})...)
+		return append(rules, f.parse(s)...)
 	}
 	if rules[i].permits() {
 		f.rule(rules[i], "takes the place of a built-in forbid: make it a forbid")

@@ -345,7 +345,7 @@ func TestSchema(t *testing.T) {
 func TestExplain(t *testing.T) {
 	e := load(t, "// a file\n"+permitPush+askMain, `@id("wants-full") permit (principal, action == Action::"git.status", resource == Target::"local") when { context.input has limit && context.cage == "vm" } unless { context.unattended };`)
 	x := e.Explain(push("ref", "main"))
-	if x.Outcome != "ask" || x.Considered != 3 || len(x.Rules) != 1 || x.Rules[0].Source != "a.cedar:3" || x.Rules[0].Effect != "forbid" {
+	if x.Outcome != "ask" || x.Considered != 4 || len(x.Rules) != 1 || x.Rules[0].Source != "a.cedar:3" || x.Rules[0].Effect != "forbid" {
 		t.Errorf("%+v", x)
 	}
 	if !strings.HasPrefix(x.Rules[0].Text, `@id("main-needs-human")`) || !strings.HasSuffix(x.Rules[0].Text, `"main-needs-human") };`) {
@@ -357,7 +357,7 @@ func TestExplain(t *testing.T) {
 	if s := e.Explain(request("no\x1b[2J.such", nil)).String(); strings.Contains(s, "\x1b") {
 		t.Errorf("%q reaches the terminal", s)
 	}
-	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed once", "3 rules"} {
+	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed once", "4 rules"} {
 		if !strings.Contains(x.String(), part) {
 			t.Errorf("no %q in %s", part, x)
 		}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// repinAct is the operator verb of `pack repin`.
+const repinAct = "repin"
+
+// changed are programs of a capability that wait for an operator's word, or got it.
+type changed struct {
+	OK         bool                `json:"ok"`
+	Changed    bool                `json:"changed"` // it was repinned
+	Capability bailey.CapabilityID `json:"capability"`
+	Programs   []gateway.Pin       `json:"programs"`
+}
+
+func (a *app) packVerb() *cobra.Command {
+	var yes bool
+	repin := &cobra.Command{
+		Use: "repin CAPABILITY", Short: "Accept a tool that has changed",
+		Long: `Accept the programs of a capability as they are now.
+
+A program that others than root can write is compared with what it was at its first call. Once it is another,
+each call that would run it asks for an approval, until this verb says that the change was meant. It shows the
+old and the new digest, and asks.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack repin git.status",
+		Args:    oneArg("a capability, as in: bailey pack repin git.status"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.repin(cmd.Context(), args[0], yes)
+		},
+	}
+	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
+	cmd.AddCommand(repin)
+	return cmd
+}
+
+// repin shows, asks and does.
+func (a *app) repin(ctx context.Context, id string, yes bool) error {
+	op, err := a.operator("pack repin", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var seen changed
+	if err := c.Look(ctx, gateway.Query{Verb: "changes", Args: map[string]any{"id": id}}, &seen); err != nil {
+		return err
+	}
+	if len(seen.Programs) > 0 {
+		if !yes || !a.json {
+			for _, p := range seen.Programs {
+				fmt.Fprintf(a.dialog(), "%s, which others than root can write\n  - %s\n  + %s\n", visible(p.Path), p.Was, p.SHA256)
+			}
+		}
+		if !yes {
+			if err := a.confirm(ctx, "Accept this?"); err != nil {
+				return err
+			}
+		}
+		shown, err := json.Marshal(seen.Programs)
+		if err != nil {
+			return err
+		}
+		if err := act(ctx, c, op, repinAct, map[string]any{"id": id, "shown": string(shown)}, &seen); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.json:
+		return a.print(seen)
+	case !seen.Changed:
+		fmt.Fprintln(a.stdout, "nothing changes: its programs are what they were")
+	default:
+		fmt.Fprintf(a.stdout, "%s runs it as it is now\n", seen.Capability)
+	}
+	return nil
+}
+
+// changes is a look: which programs of a capability changed and ask.
+func (s *stack) changes(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	job, err := s.job(q)
+	if err != nil {
+		return nil, err
+	}
+	pins, err := s.pins.Changes(ctx, job)
+	return changed{OK: err == nil, Capability: job.Capability, Programs: pins}, err
+}
+
+// job is a capability's without inputs: its programs do not depend on them.
+func (s *stack) job(q gateway.Query) (bailey.Job, error) {
+	m, err := s.catalog.Lookup(bailey.CapabilityID(text(q.Args, "id")))
+	if err != nil {
+		return bailey.Job{}, err
+	}
+	return m.Job(nil, nil), nil
+}
+
+// acts are the operator verbs.
+func (s *stack) acts() map[string]gateway.Verb {
+	acts := s.desk.acts()
+	acts[repinAct] = s.repin
+	return acts
+}
+
+func (s *stack) repin(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	job, err := s.job(q)
+	if err != nil {
+		return nil, err
+	}
+	r := gateway.Repin{Capability: job.Capability, Operator: q.Operator, Person: from.Principal.Person}
+	if err := json.Unmarshal([]byte(text(q.Args, "shown")), &r.Programs); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown", Err: err}
+	}
+	if err := s.pins.Repin(ctx, job, r); err != nil {
+		return nil, err
+	}
+	return changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Programs}, nil
+}
