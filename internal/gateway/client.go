@@ -269,7 +269,7 @@ func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func(
 	}
 	if err := conn.WriteFrame(frameQuery, b); err != nil {
 		done()
-		return nil, nil, nil, lost(ctx, err)
+		return nil, nil, nil, unheard{lost(ctx, err)}
 	}
 	return conn, keep, done, nil
 }
@@ -299,15 +299,39 @@ func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Wri
 	return r, err
 }
 
+// unheard is why a query was certainly not acted upon: the gateway ended before it had read all of it, for a reset
+// is what the kernel makes of bytes that nobody read (af_unix.c, unix_release_sock). One that was killed can seem to
+// listen for some milliseconds more, while a process that it was starting still holds its socket.
+type unheard struct{ error }
+
+func (u unheard) Unwrap() error { return u.error }
+
+// maxUnheard is how often a client says its query again, a fiftieth of a second apart, to whoever listens then.
+const maxUnheard = 50
+
 func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	for range maxUnheard {
+		err := c.ask(ctx, q, stdout, stderr, out)
+		if why := (unheard{}); !errors.As(err, &why) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return c.ask(ctx, q, stdout, stderr, out)
+}
+
+func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
 	conn, _, done, err := c.open(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer done()
-	for {
+	for heard := false; ; heard = true {
 		kind, b, err := conn.ReadFrame()
-		if err != nil {
+		switch {
+		case err != nil && !heard && errors.Is(err, syscall.ECONNRESET):
+			return unheard{lost(ctx, err)}
+		case err != nil:
 			return lost(ctx, err)
 		}
 		switch kind {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/peer"
 )
 
 // starter is a client of an empty home whose gateway is a shell script with the ready pipe as descriptor 3.
@@ -149,5 +150,43 @@ func TestEndingsAreCancellations(t *testing.T) {
 	}
 	if stopped, err = client.Stop(t.Context()); stopped || err != nil {
 		t.Errorf("a second stop: %v %v", stopped, err)
+	}
+}
+
+// TestUnheardIsSaidAgain: a gateway that ended before it read the query has done nothing; one that ended after it
+// may have, and is not asked twice.
+func TestUnheardIsSaidAgain(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		c, starts := starter(t, "exit 1")
+		l, err := peer.Listen(c.Home.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int32
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				switch n := asked.Add(1); {
+				case n > 2:
+					conn.ReadFrame()
+					conn.WriteJSON(frameResult, "heard")
+				case heard:
+					conn.ReadFrame()
+				case n == 1: // as likely as not before the query is written
+				default:
+					time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+				}
+				conn.Close()
+			}
+		}()
+		var out string
+		err = c.Look(t.Context(), Query{Verb: "ping"}, &out)
+		l.Close()
+		if !heard && (err != nil || out != "heard" || asked.Load() != 3) || heard && (!errors.Is(err, ErrUnreachable) || asked.Load() != 1) || starts.Load() != 0 {
+			t.Errorf("heard %v: %q, %v, asked %d times", heard, out, err, asked.Load())
+		}
 	}
 }
