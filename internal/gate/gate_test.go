@@ -118,6 +118,9 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 			if ran != c.runs || *o.Executed != c.runs {
 				t.Errorf("ran %v, receipt says executed %v, want %v: %v", ran, *o.Executed, c.runs, w.did)
 			}
+			if name == "approval not given" && (!strings.Contains(res.Err.Error(), "expired") || !strings.Contains(bailey.HintOf(res.Err), "main is released")) {
+				t.Errorf("the agent is not told what was asked: %v (%s)", res.Err, bailey.HintOf(res.Err))
+			}
 			if (res.Err == nil) != (c.status == bailey.OK) {
 				t.Errorf("err %v with status %s", res.Err, c.status)
 			}
@@ -133,7 +136,7 @@ func ask(w *world) {
 		if slices.Contains(r.Approvals, "human") {
 			return bailey.Decision{Effect: bailey.Allow}
 		}
-		return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "human"}}, Reason: "main is released"}
+		return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "human", Reason: "main is released"}}, Reason: "main is released"}
 	}
 }
 

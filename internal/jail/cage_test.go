@@ -76,7 +76,7 @@ func TestCageByItsEffects(t *testing.T) {
 	want("task limit", s.Limits["nproc"].Max, min(defaultTasks+ownTasks, ownCeiling(unix.RLIMIT_NPROC)))
 	want("file limit", s.Limits["nofile"].Max, min(defaultFiles, ownCeiling(unix.RLIMIT_NOFILE)))
 	for _, name := range s.Root {
-		if !slices.Contains([]string{"bin", "dev", "etc", "home", "lib", "lib64", "sbin", "tmp", "usr"}, name) && !strings.HasPrefix(probe, "/"+name+"/") {
+		if !slices.Contains([]string{copyDir[1:], "bin", "dev", "etc", "home", "lib", "lib64", "sbin", "tmp", "usr"}, name) && !strings.HasPrefix(probe, "/"+name+"/") {
 			t.Errorf("/%s is in the root", name)
 		}
 	}

@@ -188,7 +188,7 @@ func hash(f *os.File) (string, error) {
 
 // parse reads an ELF file, or of a program that is a script its first line.
 func parse(f *os.File, path string, as use) (object, error) {
-	if as == binary {
+	if as == executable {
 		if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {
 			return object{}, errors.Join(err, fmt.Errorf("%s is not marked as executable", path))
 		}

@@ -133,7 +133,7 @@ func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
 	}
 	for _, f := range env.files {
 		var st unix.Stat_t
-		if f.run || unix.Lstat(f.path, &st) != nil || st.Mode&0o111 == 0 {
+		if f.use != library || unix.Lstat(f.path, &st) != nil || st.Mode&0o111 == 0 {
 			continue
 		}
 		layers[i].How = fmt.Sprintf("edition %d refused to run %s, a library", j.landlock, f.path)

@@ -75,7 +75,7 @@ func (l *layout) covered(path string) (bind, bool) {
 func (l *layout) tool(t *tool, helper bool) {
 	for _, f := range t.files {
 		b := bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
-			run: f.use == binary || f.use == loader || f.use == script && helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+			run: f.use == executable || f.use == loader || f.use == script && helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 		if f.use == script && !helper {
 			b.attrs |= unix.MOUNT_ATTR_NOEXEC
 		}

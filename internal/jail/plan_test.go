@@ -19,7 +19,7 @@ func sample() *layout {
 	l := newLayout()
 	l.proc = true
 	l.links["/bin"] = "usr/bin"
-	l.tool(&tool{files: []toolFile{{path: "/usr/bin/git", id: ident{dev: unix.Mkdev(254, 1), ino: 11}, use: binary},
+	l.tool(&tool{files: []toolFile{{path: "/usr/bin/git", id: ident{dev: unix.Mkdev(254, 1), ino: 11}, use: executable},
 		{path: "/home/u/bin/tool", id: ident{ino: 13, size: 100_000}, use: script, digest: "5c41", copied: true},
 		{path: "/home/u/lib/a.so", id: ident{ino: 14, size: 1}, digest: "11b2", copied: true},
 		{path: "/usr/bin/script", id: ident{dev: unix.Mkdev(254, 1), ino: 15}, use: script, digest: "0a33"}},

@@ -26,7 +26,7 @@ func shebang(head []byte) (words []string, ok bool) {
 	line := buf[2 : lineBytes-1]
 	if end := bytes.IndexAny(buf[:], "\n\x00"); end >= 0 && buf[end] == '\n' {
 		line = buf[2:end]
-	} else if bytes.IndexAny(bytes.TrimLeft(buf[2:], " \t"), " \t\x00") < 0 {
+	} else if !bytes.ContainsAny(bytes.TrimLeft(buf[2:], " \t"), " \t\x00") {
 		return nil, false
 	}
 	line = bytes.TrimLeft(bytes.TrimRight(line, " \t"), " \t")

@@ -35,7 +35,7 @@ const (
 	library use = iota
 	loader      // the ELF interpreter
 	script      // read by its interpreter
-	binary
+	executable
 )
 
 // A toolFile is shown at its canonical path.
@@ -50,11 +50,6 @@ type toolFile struct {
 // pinned are the files whose digests a receipt names: what is executed, and whatever others than root could write.
 func (t *tool) pinned() []toolFile {
 	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return f.digest == "" })
-}
-
-// copied are the files of which the cage gets a copy. A cage that cannot hold one must refuse them.
-func (t *tool) copied() []toolFile {
-	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return !f.copied })
 }
 
 // tools finds programs and remembers them for as long as nothing of them has changed.
@@ -158,7 +153,7 @@ func (t *tools) examine(path string) (*tool, error) {
 // make of them, and returns the ELF file at the end.
 func (t *tool) follow(w *walk) (object, error) {
 	for range maxScripts + 1 {
-		o, err := w.visit(t.run[0], binary)
+		o, err := w.visit(t.run[0], executable)
 		if err != nil || o.line == nil {
 			return o, err
 		}

@@ -41,7 +41,7 @@ var broken = []struct{ stage, law, file, old, new string }{
 	{"cage", "nothing of the workspace is executed", "internal/jail/plan.go",
 		"unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC\n", "unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV\n"},
 	{"cage", "there is no shell", "internal/jail/compose_linux.go",
-		"	l.tool(t)\n", "	l.tool(t)\n	if sh, err := r.jail.tools.find(\"sh\"); err == nil {\n		l.tool(sh)\n	}\n"},
+		"	l.tool(t, false)\n", "	l.tool(t, false)\n	if sh, err := r.jail.tools.find(\"sh\"); err == nil {\n		l.tool(sh, true)\n	}\n"},
 	{"redact", "output is redacted", "internal/gate/capture.go",
 		"	if _, err := p.redact.Write(b); err != nil {", "	if _, err := p.limit.Write(b); err != nil {"},
 	{"outcome", "every exit is sealed", "internal/gate/gate.go",
