@@ -46,6 +46,17 @@
 // their member "receipt", 1 to 64 characters out of [A-Za-z0-9._-], and no two of their own members may
 // differ in case alone, since readers exist that would take one for the other. A receipt has one intent and
 // after it at most one outcome. An intent without outcome is open: a call in progress, or one that a crash cut off.
+//
+// Where an outcome has a member "cage" with a member "planDigest", that is 64 lower-case hexadecimal digits,
+// and an entry of kind "plan" before it has the same. The data of "plan" is either
+//
+//	{"digest":"D","text":"T"}
+//	{"digest":"D","redacted":true}
+//
+// D being the SHA-256 of T in UTF-8: the plan of the cage that held the call. T is not empty, and where
+// it holds U+FFFD that stands there as it is and not as an escape. A plan whose text holds a secret is
+// withheld in the second form: its digest cannot be recomputed, and [Report.Plans] says of how many.
+//
 // Every other kind is a note, and its data is the writer's affair.
 //
 // # A torn tail
@@ -74,8 +85,8 @@ import (
 // Format is the version of the format that genesis names.
 const Format = 1
 
-// MaxLine bounds a line, its frame and newline included, in bytes. It is also the space a writer keeps
-// free for the outcome of each open intent.
+// MaxLine bounds a line, its frame and newline included, in bytes. A writer keeps space free for two of
+// them for each open intent: the plan and the outcome.
 const MaxLine = 64 << 10
 
 // MaxEntry bounds the raw bytes of an entry.
@@ -87,6 +98,7 @@ const (
 	KindIntent  = "intent"
 	KindOutcome = "outcome"
 	KindRepair  = "repair"
+	KindPlan    = "plan"
 )
 
 // Hash is a SHA-256 of the chain. Its zero value precedes the first entry.
@@ -114,6 +126,7 @@ type Entry struct {
 	Kind    string
 	Data    json.RawMessage
 	Receipt bailey.ReceiptID // which an intent or outcome names in its data; [Append] does not read it
+	Plan    string           // the plan digest that an outcome names in its data; [Append] does not read it
 	Prev    Hash
 	Hash    Hash
 }

@@ -3,8 +3,10 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -73,7 +75,7 @@ func FuzzData(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, err := checkData("x", data)
+		_, _, err := checkData("x", data)
 		var compact bytes.Buffer
 		valid := json.Compact(&compact, data) == nil && bytes.Equal(compact.Bytes(), data) && len(data) > 0 && data[0] == '{' && utf8.Valid(data)
 		if err == nil && !valid {
@@ -171,7 +173,7 @@ func TestManyKeys(t *testing.T) {
 			`,"zz":{"Z":1,"Z":}`: {"x": false, KindIntent: false},
 		} {
 			for kind, ok := range want {
-				if _, err := checkData(kind, object(n, last)); (err == nil) != ok {
+				if _, _, err := checkData(kind, object(n, last)); (err == nil) != ok {
 					t.Errorf("%d keys, then %s, in %s: %v", n, last, kind, err)
 				}
 			}
@@ -191,4 +193,30 @@ func TestHashText(t *testing.T) {
 			t.Errorf("%q is a hash", bad)
 		}
 	}
+}
+
+// FuzzPlan compares ParsePlan with a reading that knows no types: what it accepts has two members under
+// their own names, and a text that loses nothing on the way to UTF-8.
+func FuzzPlan(f *testing.F) {
+	digest := strings.Repeat("0a", 32)
+	for _, s := range []string{`{"digest":"D","text":"a\u00e9\ufffd"}`, `{"digest":"D","redacted":true}`, `{"digest":"D","Text":"a"}`, `{"digest":"D","text":"\ud800"}`, `{}`, `null`} {
+		f.Add([]byte(strings.ReplaceAll(s, "D", digest)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		plan, err := ParsePlan(data)
+		if err != nil {
+			return
+		}
+		var loose map[string]any
+		if err := json.Unmarshal(data, &loose); err != nil {
+			t.Fatalf("accepted %q: %v", data, err)
+		}
+		want := map[string]any{"digest": plan.Digest, "text": plan.Text}
+		if plan.Redacted {
+			want = map[string]any{"digest": plan.Digest, "redacted": true}
+		}
+		if !maps.Equal(loose, want) || len(plan.Digest) != 64 || (plan.Text == "") != plan.Redacted {
+			t.Fatalf("%q is %+v", data, plan)
+		}
+	})
 }

@@ -13,26 +13,33 @@ import (
 // [bailey.InlineCap] bytes of arguments can nest.
 const maxDepth = 4096
 
-// checkData checks an entry's data and returns the receipt it names when kind is one that has to.
-func checkData(kind string, data []byte) (bailey.ReceiptID, error) {
+// checkData checks an entry's data and returns the receipt it names when kind is one that has to, and the
+// digest of the plan that an outcome may name.
+func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string, err error) {
 	if !utf8.Valid(data) {
-		return "", errors.New("the data is not UTF-8")
+		return "", "", errors.New("the data is not UTF-8")
 	}
 	if len(data) == 0 || data[0] != '{' {
-		return "", errors.New("the data is not an object")
+		return "", "", errors.New("the data is not an object")
 	}
 	var stack [2 * fewKeys][]byte
 	w := walker{b: data, keys: stack[:0], paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.value(1); err != nil {
-		return "", fmt.Errorf("the data, byte %d: %w", w.i, err)
+		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)
 	}
 	if w.i != len(data) {
-		return "", fmt.Errorf("the data, byte %d: more than one value", w.i)
+		return "", "", fmt.Errorf("the data, byte %d: more than one value", w.i)
 	}
 	if w.paired && !validName(w.receipt, 64) {
-		return "", fmt.Errorf("the %s names no receipt", kind)
+		return "", "", fmt.Errorf("the %s names no receipt", kind)
 	}
-	return bailey.ReceiptID(w.receipt), nil
+	if kind == KindOutcome && w.planned {
+		if _, ok := parseHash([]byte(w.plan)); !ok {
+			return "", "", errors.New("the outcome's planDigest is not 64 lower-case hexadecimal digits")
+		}
+		plan = w.plan
+	}
+	return bailey.ReceiptID(w.receipt), plan, nil
 }
 
 // walker checks one JSON value byte by byte. encoding/json would let pass what an auditor must not:
@@ -43,6 +50,9 @@ type walker struct {
 	keys    [][]byte // of the objects that are open, outermost first
 	paired  bool     // the outermost object is an intent or an outcome
 	receipt string   // what its member "receipt" says
+	caged   bool     // the member of it at hand is "cage"
+	planned bool     // that has a member "planDigest"
+	plan    string   // what it says
 }
 
 var errSyntax = errors.New("not JSON without white space")
@@ -134,8 +144,13 @@ func (w *walker) member(depth int, seen *keys) error {
 	if err != nil {
 		return err
 	}
-	if seen.folded && string(key) == "receipt" {
-		w.receipt = w.plain()
+	switch {
+	case seen.folded && string(key) == "receipt":
+		w.receipt, w.caged = w.plain(), false
+	case seen.folded:
+		w.caged = string(key) == "cage"
+	case w.caged && depth == 2 && string(key) == "planDigest":
+		w.plan, w.planned = w.plain(), true
 	}
 	if !seen.add(w, key) {
 		return fmt.Errorf("the key %.80q stands twice", key)

@@ -51,7 +51,7 @@ func encode(e Entry) ([]byte, error) {
 	if !validKind(e.Kind) {
 		return nil, fmt.Errorf("entry %d: kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", e.Seq, e.Kind)
 	}
-	if _, err := checkData(e.Kind, e.Data); err != nil {
+	if _, _, err := checkData(e.Kind, e.Data); err != nil {
 		return nil, fmt.Errorf("entry %d: %w", e.Seq, err)
 	}
 	raw := append(envelope(nil, e), e.Data...)
@@ -125,7 +125,7 @@ func parseEntry(raw []byte) (e Entry, err error) {
 	if !validKind(e.Kind) || !bytes.HasPrefix(raw, envelope(buf[:0], e)) {
 		return Entry{}, fmt.Errorf("the entry's seq, time or kind is not in its one encoding")
 	}
-	e.Receipt, err = checkData(e.Kind, e.Data)
+	e.Receipt, e.Plan, err = checkData(e.Kind, e.Data)
 	return e, err
 }
 

@@ -20,6 +20,7 @@ const (
 	Chain   Reason = "chain"   // a hash or a number that does not follow from the entry before
 	Origin  Reason = "origin"  // genesis missing, repeated or not the format
 	Pairing Reason = "pairing" // an intent or outcome too many, an outcome without intent
+	Planned Reason = "plan"    // a plan that is not its digest's, an outcome whose plan is nowhere before it
 )
 
 // Bad is the first thing found wrong. It is the error that [Scan] yields.

@@ -19,9 +19,18 @@ type Report struct {
 	Intents  int    `json:"intents"`
 	Outcomes int    `json:"outcomes"`
 	Open     int    `json:"open"` // intents without outcome: not an error
+	// Plans counts those that outcomes name by their digest.
+	Plans PlanCount `json:"plans"`
 	// Backward counts entries whose wall clock is behind that of the entry before: not an error.
 	Backward int  `json:"backward,omitempty"`
 	FirstBad *Bad `json:"firstBad,omitempty"`
+}
+
+// PlanCount says of how many plans the text gave the digest again, and of how many it cannot be told
+// since the text is withheld.
+type PlanCount struct {
+	Recomputed int `json:"recomputed"`
+	Redacted   int `json:"redacted"`
 }
 
 // Verify reads a ledger's segments in order and reports on them. The error is what reading returned;
@@ -46,6 +55,7 @@ func Verify(segments ...io.Reader) (Report, error) {
 		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
 	}
 	v.report.Open = v.pairs.Len()
+	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.plans.Count()
 	v.report.OK = v.report.FirstBad == nil
 	return v.report, nil
 }
@@ -54,6 +64,7 @@ type verifier struct {
 	report Report
 	head   Head
 	pairs  Pairs
+	plans  Plans
 	last   time.Time
 }
 
@@ -70,6 +81,9 @@ func (v *verifier) segment(r io.Reader, number int) error {
 		}
 		if err := v.pairs.Add(e); err != nil {
 			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Pairing, Detail: err.Error()}
+		}
+		if err := v.plans.Add(e); err != nil {
+			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Planned, Detail: err.Error()}
 		}
 		v.count(e)
 		v.head = s.head

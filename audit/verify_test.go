@@ -23,6 +23,7 @@ func TestVectors(t *testing.T) {
 		Entries uint64 `json:"entries"`
 		Entry   uint64 `json:"entry"`
 		Reason  Reason `json:"reason"`
+		PlanCount
 	}
 	if err := json.Unmarshal(read(t, "vectors.json"), &vectors); err != nil {
 		t.Fatal(err)
@@ -41,6 +42,9 @@ func TestVectors(t *testing.T) {
 				}
 				if report.OK != v.OK || report.Entries != v.Entries {
 					t.Errorf("%s: ok %v, %d entries, %v", name, report.OK, report.Entries, report.FirstBad)
+				}
+				if v.OK && report.Plans != v.PlanCount {
+					t.Errorf("%s: plans %+v, want %+v", name, report.Plans, v.PlanCount)
 				}
 				if !v.OK && (report.FirstBad == nil || report.FirstBad.Entry != v.Entry || report.FirstBad.Reason != v.Reason) {
 					t.Errorf("%s: %+v, want entry %d %s", name, report.FirstBad, v.Entry, v.Reason)

@@ -75,6 +75,8 @@ func TestVerifyKnowsTheVectors(t *testing.T) {
 		Entries int
 		Entry   int
 		Reason  string
+
+		Recomputed, Redacted int
 	}
 	if err := json.Unmarshal(text, &list); err != nil || len(list) < 50 {
 		t.Fatalf("%d vectors: %v", len(list), err)
@@ -88,6 +90,9 @@ func TestVerifyKnowsTheVectors(t *testing.T) {
 		want := fmt.Sprintf("no: entry %d ", v.Entry)
 		if v.OK {
 			want = fmt.Sprintf("ok: %d entries", v.Entries)
+		}
+		if plans := fmt.Sprintf("\nplans: %d recomputed, %d redacted\n", v.Recomputed, v.Redacted); v.OK && !strings.HasSuffix(word, plans) {
+			t.Errorf("%s: it says %q, want %q", v.File, word, plans)
 		}
 		if ok != v.OK || !strings.HasPrefix(word, want) {
 			t.Errorf("%s (%s): it says %q, want %q", v.File, v.Reason, word, want)
