@@ -185,11 +185,14 @@ type Cage struct {
 	Lacks        []string  `json:"lacks,omitempty"`        // parts of a layer this kernel is too old for
 	Lesser       string    `json:"lesser,omitempty"`       // why it is not the full cage, and the cure
 	PlanDigest   string    `json:"planDigest,omitempty"`   // SHA-256 of Plan, hex
-	Plan         string    `json:"-"`                      // canonical text of the plan; the ledger keeps it once
+	Plan         string    `json:"-"`                      // canonical text of the plan, at most [PlanCap]; "" where it holds a secret
 	Binary       string    `json:"binary,omitempty"`       // resolved path
 	BinaryDigest string    `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
 	Programs     []Program `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers
 }
+
+// PlanCap bounds a plan's text, in bytes as JSON writes it: the ledger keeps it once, in one entry.
+const PlanCap = 48 << 10
 
 // Program is an executable file that a cage pins.
 type Program struct {

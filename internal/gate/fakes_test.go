@@ -37,6 +37,7 @@ type world struct {
 	run     func(lent []string, s bailey.Streams) (bailey.Exit, error)
 	panicAt string
 	closed  int
+	plan    string // of every cage
 }
 
 func newWorld(t *testing.T) *world {
@@ -238,7 +239,7 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d"}
+	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan}
 }
 
 func (r *fakeRun) Start(_ context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {

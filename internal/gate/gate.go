@@ -167,15 +167,29 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 }
 
 // Request returns what policy would decide upon, for `policy explain`: the first stages, nothing more.
-func (g *Gate) Request(ctx context.Context, call bailey.Call) (bailey.Request, error) {
+func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request, err error) {
+	err = g.look(ctx, call, func(c *course) { r = c.request() })
+	return r, err
+}
+
+// Cage returns what would hold the call, for `jail explain`. Its digest is that of the receipt which the same
+// call would leave; a look leaves none.
+func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
+	err = g.look(ctx, call, func(c *course) { cage = c.cage() })
+	return cage, err
+}
+
+// look walks the first stages and lets see what they came to.
+func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) error {
 	c := g.begin(call)
 	defer c.release()
 	for _, do := range []func(context.Context) error{c.lookup, c.restore, c.check} {
 		if err := do(ctx); err != nil {
-			return bailey.Request{}, err
+			return err
 		}
 	}
-	return c.request(), nil
+	see(c)
+	return nil
 }
 
 // EndSession lets go of all that a session held.

@@ -318,6 +318,25 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// TestPlansHoldNoSecret: a plan that names one keeps its digest alone, any other its text.
+func TestPlansHoldNoSecret(t *testing.T) {
+	for plan, want := range map[string]string{"bind \"/a\"": "bind \"/a\"", "bind \"/SECRET\"": ""} {
+		w := newWorld(t)
+		w.plan = plan
+		g := w.gate()
+		looked, err := g.Cage(t.Context(), call())
+		if err != nil || len(w.intents) > 0 || w.happened("run") || w.closed != 1 {
+			t.Errorf("a look: %v, did %v", err, w.did)
+		}
+		res := g.Do(t.Context(), call())
+		for _, cage := range []*bailey.Cage{&looked, res.Cage, w.one().Cage} {
+			if cage.Plan != want || cage.PlanDigest != "d" {
+				t.Errorf("of %q the ledger gets %q", plan, cage.Plan)
+			}
+		}
+	}
+}
+
 // TestErrorsAreRedacted: what a stage complains of may repeat what the caller sent.
 func TestErrorsAreRedacted(t *testing.T) {
 	w, in := newWorld(t), call()

@@ -73,7 +73,7 @@ func (c *course) outcome() bailey.Outcome {
 		o.ManifestDigest = c.manifest.Digest
 	}
 	if c.run != nil {
-		cage := c.run.Cage()
+		cage := c.cage()
 		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
 		if _, n := inline(argv); n <= bailey.InlineCap {
@@ -90,6 +90,16 @@ func (c *course) outcome() bailey.Outcome {
 		o.Redactions = c.stdout.redactions() + c.stderr.redactions()
 	}
 	return o
+}
+
+// cage is what holds the call. A plan's text that names a secret, in a path say, is left out: its digest
+// stands, and nobody can recompute it.
+func (c *course) cage() bailey.Cage {
+	cage := c.run.Cage()
+	if c.hide(cage.Plan) != cage.Plan {
+		cage.Plan = ""
+	}
+	return cage
 }
 
 func (c *course) status() bailey.Status {

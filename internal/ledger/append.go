@@ -15,6 +15,7 @@ import (
 type request struct {
 	kind string
 	data []byte
+	plan *audit.Plan   // which the ledger has to hold before the entry; nil where it names none
 	err  error         // owned by the writer until done is closed
 	done chan struct{} // closed when the entry is durable or refused
 }
@@ -33,7 +34,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the intent cannot be recorded",
 			Hint: "every call needs a receipt id of its own", Err: err}
 	}
-	if err := l.submit(ctx, audit.KindIntent, data); err != nil {
+	if err := l.submit(ctx, &request{kind: audit.KindIntent, data: data}); err != nil {
 		l.pair(func(p *audit.Pairs) error { return p.Outcome(in.Receipt) }) // nobody will seal it
 		return nil, err
 	}
@@ -55,7 +56,11 @@ func (l *Log) seal(o bailey.Outcome) error {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the outcome has no JSON form", Err: err}
 	}
-	if err := l.submit(context.Background(), audit.KindOutcome, data); err != nil {
+	plan, err := planOf(o.Cage)
+	if err != nil {
+		return err
+	}
+	if err := l.submit(context.Background(), &request{kind: audit.KindOutcome, data: data, plan: plan}); err != nil {
 		return err
 	}
 	return l.pair(func(p *audit.Pairs) error { return p.Outcome(o.Receipt) })
@@ -64,8 +69,13 @@ func (l *Log) seal(o bailey.Outcome) error {
 // Note records any other event. data becomes a JSON object, nil an empty one; what does not is refused.
 // When Note returns without error the event is on the disk.
 func (l *Log) Note(ctx context.Context, kind string, data any) error {
+	return l.NoteCaged(ctx, kind, data, nil)
+}
+
+// NoteCaged is Note for an event in a cage: the cage's plan stands before it in the ledger.
+func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
-	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair:
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan:
 		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
 	}
 	raw := []byte("{}")
@@ -75,7 +85,11 @@ func (l *Log) Note(ctx context.Context, kind string, data any) error {
 			return &bailey.Error{Kind: bailey.Internal, Message: "the note " + kind + " has no JSON form", Err: err}
 		}
 	}
-	return l.submit(ctx, kind, raw)
+	plan, err := planOf(cage)
+	if err != nil {
+		return err
+	}
+	return l.submit(ctx, &request{kind: kind, data: raw, plan: plan})
 }
 
 func (l *Log) pair(f func(*audit.Pairs) error) error {
@@ -85,14 +99,14 @@ func (l *Log) pair(f func(*audit.Pairs) error) error {
 }
 
 // submit hands an entry to the writer and waits until it is durable or refused.
-func (l *Log) submit(ctx context.Context, kind string, data []byte) error {
-	r := &request{kind: kind, data: data, done: make(chan struct{})}
+func (l *Log) submit(ctx context.Context, r *request) error {
+	r.done = make(chan struct{})
 	select {
 	case l.queue <- r:
 	case <-l.stop:
 		return errClosed()
 	case <-ctx.Done():
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger did not take the " + kind + " in time", Err: ctx.Err()}
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger did not take the " + r.kind + " in time", Err: ctx.Err()}
 	}
 	<-r.done
 	return r.err

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/audit"
 
 	"golang.org/x/sys/unix"
 )
@@ -152,11 +151,11 @@ func TestSpaceIsReserved(t *testing.T) {
 		do(t, err)
 	}
 	long := int64(len(content(first(dir))))
-	if need := long + calls*audit.MaxLine; onDisk(t, dir) < need || disk.reserved < need {
+	if need := long + calls*slot; onDisk(t, dir) < need || disk.reserved < need {
 		t.Errorf("%d bytes long, %d on the disk, %d reserved, %d needed", long, onDisk(t, dir), disk.reserved, need)
 	}
 	do(t, l.Close())
-	if b := onDisk(t, dir); b < long+calls*audit.MaxLine {
+	if b := onDisk(t, dir); b < long+calls*slot {
 		t.Errorf("closed with open receipts, and %d bytes on the disk", b)
 	}
 	l = open(t, Config{Dir: dir})
@@ -195,7 +194,7 @@ func TestWriteFails(t *testing.T) {
 				if content(first(dir)) != before {
 					t.Error("something half written stays")
 				}
-				if b := onDisk(t, dir); b < int64(len(before))+audit.MaxLine {
+				if b := onDisk(t, dir); b < int64(len(before))+slot {
 					t.Errorf("%d bytes on the disk: the open receipt has lost its space", b)
 				}
 				disk.set(func() { disk.write = nil })

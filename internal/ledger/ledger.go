@@ -6,8 +6,9 @@
 //
 // # Space
 //
-// For every open intent [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2) with
-// FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is. So a full disk refuses new
+// For every open intent two times [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2)
+// with FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is: for that, and for the plan
+// of its cage, which stands before it unless an earlier entry holds it. So a full disk refuses new
 // calls and never loses what became of one that ran. File systems without fallocate are refused.
 //
 // # Failure

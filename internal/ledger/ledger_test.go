@@ -385,9 +385,10 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	for i := range rules {
 		rules[i] = bailey.Rule{ID: bailey.RuleID(long[:200]), Source: long[:200], Reason: long[:500], Role: long[:200]}
 	}
+	text := strings.Repeat("é", bailey.PlanCap/2)
 	whole := bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), ExitCode: &code, StdoutBytes: 9, TimedOut: true,
 		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Approval: bailey.ApprovalID(long),
-		Cage: &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: long, Binary: long, BinaryDigest: long}}
+		Cage: &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: digestOf(text), Plan: text, Binary: long, BinaryDigest: long}}
 	argv := bailey.Outcome{Status: bailey.OK, Argv: many, Cwd: "/x", Paths: []string{"/y"}, Reason: "as asked"}
 	var ids []bailey.ReceiptID
 	for _, o := range []bailey.Outcome{whole, argv} {

@@ -80,6 +80,7 @@ func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
 // that are on record.
 func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
+	var plans audit.Plans
 	for i, name := range names {
 		last := i == len(names)-1
 		file := l.writer.file
@@ -93,7 +94,7 @@ func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", file.Name(), err)
 		}
-		err = l.scan(io.NewSectionReader(file, 0, size), recorded)
+		err = l.scan(io.NewSectionReader(file, 0, size), recorded, &plans)
 		var bad *audit.Bad
 		if errors.As(err, &bad) {
 			bad.Segment = i + 1
@@ -122,7 +123,7 @@ func damaged(path string, bad *audit.Bad) error {
 }
 
 // scan takes a segment's entries into account.
-func (l *Log) scan(r io.Reader, recorded map[string]bool) error {
+func (l *Log) scan(r io.Reader, recorded map[string]bool, plans *audit.Plans) error {
 	for e, err := range audit.Scan(r, l.writer.head) {
 		if err != nil {
 			return err
@@ -130,10 +131,18 @@ func (l *Log) scan(r io.Reader, recorded map[string]bool) error {
 		if err := l.pairs.Add(e); err != nil {
 			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Pairing, Detail: err.Error()})
 		}
-		if e.Kind == audit.KindRepair {
+		if err := plans.Add(e); err != nil {
+			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Planned, Detail: err.Error()})
+		}
+		switch e.Kind {
+		case audit.KindRepair:
 			var r Repair
 			if json.Unmarshal(e.Data, &r) == nil {
 				recorded[r.File] = true
+			}
+		case audit.KindPlan:
+			if p, err := audit.ParsePlan(e.Data); err == nil {
+				l.writer.plans.add(p.Digest)
 			}
 		}
 		l.writer.head = audit.Head{Seq: e.Seq, Hash: e.Hash}

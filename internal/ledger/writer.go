@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"bailey"
@@ -15,10 +17,13 @@ import (
 // seldom waits for fallocate.
 const ahead = 1 << 20
 
+// slot is what an open intent keeps reserved: its outcome, and the plan that may have to stand before it.
+const slot = 2 * audit.MaxLine
+
 // writer appends to the last segment. One goroutine uses it.
 //
 // Invariant between groups: the segment's length is size, all of it durable; and bytes up to reserved,
-// at least open × [audit.MaxLine] behind size, are allocated. Only a write that failed and a reservation that
+// at least open × slot behind size, are allocated. Only a write that failed and a reservation that
 // then could not be renewed break the second half, and then no intent is taken until it is renewed.
 type writer struct {
 	dir      *directory
@@ -32,6 +37,7 @@ type writer struct {
 	reserved int64
 	open     int       // durable intents without durable outcome
 	last     time.Time // of the last entry
+	plans    known     // durable
 	dead     error     // why nothing can be written any more
 }
 
@@ -41,6 +47,7 @@ type group struct {
 	head  audit.Head // after them
 	open  int        // after them
 	last  time.Time  // after them
+	plans known      // that come with them
 }
 
 // commit makes the requests durable in one write and one sync. What became of each is in its err.
@@ -77,6 +84,7 @@ func (w *writer) commit(requests []*request) {
 	}
 	w.size += int64(len(g.lines))
 	w.head, w.open, w.last = g.head, g.open, g.last
+	w.plans.add(slices.Collect(maps.Keys(g.plans))...)
 }
 
 func refuse(requests []*request, err error) {
@@ -87,35 +95,42 @@ func refuse(requests []*request, err error) {
 	}
 }
 
-// encode chains the requests. One that no ledger can hold is refused alone.
+// encode chains the requests, each behind its plan. One that no ledger can hold is refused alone.
 func (w *writer) encode(requests []*request) group {
 	g := group{head: w.head, open: w.open, last: w.last}
 	for _, r := range requests {
-		e := audit.Entry{Seq: g.head.Seq + 1, Time: w.now(), Kind: r.kind, Data: r.data}
-		line, hash, err := audit.Append(g.head.Hash, e)
-		if err != nil {
-			r.err = &bailey.Error{Kind: bailey.Invalid, Message: "the " + r.kind + " cannot be recorded",
-				Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
-			continue
-		}
-		if e.Time.Round(0).Before(g.last) {
-			w.log.Warn("the clock went back", "entry", e.Seq, "now", e.Time, "before", g.last)
-		}
-		g.lines = append(g.lines, line...)
-		g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
-		switch r.kind {
-		case audit.KindIntent:
-			g.open++
-		case audit.KindOutcome:
-			g.open--
+		if r.err = w.plan(&g, r.plan); r.err == nil {
+			r.err = w.entry(&g, r.kind, r.data)
 		}
 	}
 	return g
 }
 
+// entry puts one entry into the group.
+func (w *writer) entry(g *group, kind string, data []byte) error {
+	e := audit.Entry{Seq: g.head.Seq + 1, Time: w.now(), Kind: kind, Data: data}
+	line, hash, err := audit.Append(g.head.Hash, e)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "the " + kind + " cannot be recorded",
+			Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
+	}
+	if e.Time.Round(0).Before(g.last) {
+		w.log.Warn("the clock went back", "entry", e.Seq, "now", e.Time, "before", g.last)
+	}
+	g.lines = append(g.lines, line...)
+	g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
+	switch kind {
+	case audit.KindIntent:
+		g.open++
+	case audit.KindOutcome:
+		g.open--
+	}
+	return nil
+}
+
 // reserve makes sure that the group fits and that behind it every open intent has its slot.
 func (w *writer) reserve(g group) error {
-	need := w.size + int64(len(g.lines)) + int64(g.open)*audit.MaxLine
+	need := w.size + int64(len(g.lines)) + int64(g.open)*slot
 	from := max(w.reserved, w.size)
 	if need <= from {
 		return nil
