@@ -186,6 +186,7 @@ type Cage struct {
 	Lesser       string    `json:"lesser,omitempty"`       // why it is not the full cage, and the cure
 	PlanDigest   string    `json:"planDigest,omitempty"`   // SHA-256 of Plan, hex
 	Plan         string    `json:"-"`                      // canonical text of the plan, at most [PlanCap]; "" where it holds a secret
+	PlanLayers   []string  `json:"-"`                      // the layer of each line of Plan, "" for scaffolding
 	Binary       string    `json:"binary,omitempty"`       // resolved path
 	BinaryDigest string    `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
 	Programs     []Program `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers

@@ -15,7 +15,9 @@ func (a *app) auditVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "verify [DIR]", Short: "Verify the ledger's chain: reads files only, starts nothing, repairs nothing",
-		Long: `Verify the ledger's chain and that each intent has at most one outcome.
+		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the plan of each
+cage that an outcome names is there and gives its digest. A plan is redacted where its text would
+have held a secret: its digest cannot be recomputed.
 
 It reads $BAILEY_HOME/ledger, or the directory named. Exit code 1 and the entry's number
 when it does not hold. Without a witness the log proves order, not honesty: whoever can
@@ -53,6 +55,7 @@ func (a *app) verdict(dir string, r audit.Report) error {
 		}
 	case r.OK:
 		fmt.Fprintf(a.stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
+		fmt.Fprintf(a.stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
 	case r.FirstBad.Reason == audit.Empty:
 		a.say(string(bailey.NotFound), "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere")
 	default:

@@ -42,8 +42,12 @@ func (r *run) lay(job bailey.Job) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
 	}
-	text := r.plan.String()
-	r.cage.Kind, r.cage.Enforced, r.cage.Layers, r.cage.PlanDigest, r.cage.Plan = "full", true, r.plan.layers(), digest(text), text
+	text, err := r.plan.bounded()
+	if err != nil {
+		return err
+	}
+	r.cage.Kind, r.cage.Enforced, r.cage.Layers = "full", true, r.plan.layers()
+	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
 	r.cage.Absent, r.cage.Lacks = absent(r.jail.landlock), l.lacks(r.jail.landlock)
 	r.cage.Binary, r.cage.BinaryDigest = r.cage.Programs[0].Path, r.cage.Programs[0].SHA256
 	return nil

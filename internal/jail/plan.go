@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bailey"
 	"bailey/internal/jail/inside"
 )
 
@@ -85,6 +86,32 @@ func (p *plan) String() string {
 		b = append(strconv.AppendQuote(append(b, "lend "...), name), '\n')
 	}
 	return string(b)
+}
+
+// bounded is the canonical text, unless it is too long to be kept.
+func (p *plan) bounded() (string, error) {
+	text := p.String()
+	n := len(text)
+	for _, twice := range []string{`"`, `\`, "\n"} { // what JSON writes as two bytes; String quotes all other controls
+		n += strings.Count(text, twice)
+	}
+	if n > bailey.PlanCap {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the plan of the cage takes %d bytes, and %d fit into the ledger", n, bailey.PlanCap),
+			Hint: "name fewer paths, or some that lie less deep"}
+	}
+	return text, nil
+}
+
+// lines names the layer of each line of the canonical text, "" for scaffolding.
+func (p *plan) lines() []string {
+	layers := append(make([]string, 0, 2+len(p.steps)+len(p.lent)), "", cloneLayers[0])
+	for _, s := range p.steps {
+		layers = append(layers, s.layer)
+	}
+	for range p.lent {
+		layers = append(layers, "env-listed")
+	}
+	return layers
 }
 
 // digest is the SHA-256 of a canonical text, in hex.

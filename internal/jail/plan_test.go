@@ -3,6 +3,9 @@
 package jail
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -103,6 +106,70 @@ func TestPlanKeepsNoValue(t *testing.T) {
 	}
 	if got == exec("git", "hunter2", "A=hunter2", "C=hunter2") {
 		t.Error("the text does not depend on the names of the environment")
+	}
+}
+
+// TestPlanIsBounded: a text that the ledger could not keep, as JSON writes it, is refused at planning.
+func TestPlanIsBounded(t *testing.T) {
+	fits := func(word string) (string, error) {
+		p := &plan{}
+		p.add("", inside.Chdir, nil, word)
+		return p.bounded()
+	}
+	encoded := func(text string) int {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.Encode(text)
+		return b.Len() - len("\"\"\n")
+	}
+	for _, unit := range []string{"a", `"`, `\`, "\n", "\u2028", "é", "<", "\x7f", "\xff"} {
+		longest := 0
+		for n := 1; n <= bailey.PlanCap; n *= 2 {
+			text, err := fits(strings.Repeat(unit, n))
+			if err == nil {
+				longest = n
+			} else if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+				t.Errorf("%d of %q: %v", n, unit, err)
+			}
+			if err == nil && encoded(text) > bailey.PlanCap {
+				t.Errorf("%d of %q take %d bytes", n, unit, encoded(text))
+			}
+		}
+		if longest < 1<<12 {
+			t.Errorf("%d of %q are too many", 2*longest, unit)
+		}
+	}
+}
+
+// TestDeepPlacesAreRefused: a name for each directory above a place, and its whole path in each.
+func TestDeepPlacesAreRefused(t *testing.T) {
+	deep := t.TempDir() + strings.Repeat("/0123456789abcdef", 90)
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newJail(t, Config{}).Plan(t.Context(), bailey.Job{Command: probe, Places: []bailey.Place{place(t, deep, false)}})
+	if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "ledger") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLinesHaveTheirLayers: each line of the text has its layer, and each layer a line, but what the clone makes.
+func TestLinesHaveTheirLayers(t *testing.T) {
+	p := samplePlan(true)
+	layers := p.lines()
+	if n := strings.Count(p.String(), "\n"); n != len(layers) {
+		t.Fatalf("%d lines, %d layers", n, len(layers))
+	}
+	for _, name := range p.layers() {
+		if !slices.Contains(layers, name) && !slices.Contains(cloneLayers, name) {
+			t.Errorf("no line of %s", name)
+		}
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n") {
+		if strings.HasPrefix(line, "rlimit ") != (layers[i] == "rlimits") {
+			t.Errorf("%q is of %q", line, layers[i])
+		}
 	}
 }
 
