@@ -153,6 +153,7 @@ type Job struct {
 	Read       []string // absolute paths of the tool's own that it may read
 	Exec       []string // helpers the tool may execute, absolute
 	NeedsProc  bool
+	TTY        bool // a terminal of its own, for a person; no call of an agent has one
 	Limits     Limits
 	Timeout    time.Duration // zero is [DefaultTimeout]
 	Session    SessionID
@@ -173,7 +174,17 @@ type Limits struct {
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// TTY takes the place of the three in a job that was planned with one: the slave of a pseudo-terminal
+	// made for this run, never a terminal that something outside the cage reads from.
+	TTY *os.File
 }
+
+// Gentle is a cause of cancellation that leaves a running tool time to end: SIGTERM, a second, SIGKILL.
+// With any other cause it is killed at once.
+type Gentle struct{ Cause error }
+
+func (g Gentle) Error() string { return g.Cause.Error() }
+func (g Gentle) Unwrap() error { return g.Cause }
 
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.

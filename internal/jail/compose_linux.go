@@ -36,8 +36,12 @@ func (r *run) lay(job bailey.Job) error {
 	}
 	r.plan = compose(l, r.jail.host(), job.Limits, dir)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
-	r.argc = len(argv)
-	r.plan.add("env-listed", inside.Exec, []uint64{uint64(len(argv)), r.plan.data(job.Limits)}, slices.Concat(t.run[:1], argv, r.env)...)
+	r.argc, r.tty = len(argv), job.TTY
+	numbers := []uint64{uint64(len(argv)), r.plan.data(job.Limits)}
+	if job.TTY {
+		numbers = append(numbers, 1)
+	}
+	r.plan.add("env-listed", inside.Exec, numbers, slices.Concat(t.run[:1], argv, r.env)...)
 	if n := r.plan.donations(); n > maxDonations {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
@@ -61,6 +65,11 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	l.merged()
 	if err := l.devices(); err != nil {
 		return nil, err
+	}
+	if job.TTY {
+		if err := l.device("tty", 5, 0); err != nil { // whose it is, the kernel tells by the session: ours, or nobody's
+			return nil, err
+		}
 	}
 	if err := l.kernel(); err != nil {
 		return nil, err

@@ -112,18 +112,25 @@ func (l *layout) merged() {
 // devices are bound from the host: a user namespace cannot make any (user_namespaces(7)).
 func (l *layout) devices() error {
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
-		path := "/dev/" + name
-		var st unix.Stat_t
-		err := unix.Lstat(path, &st)
-		if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFCHR || uint64(st.Rdev) != unix.Mkdev(1, minor)) {
-			err = unix.ENODEV
+		if err := l.device(name, 1, minor); err != nil {
+			return err
 		}
-		if err != nil {
-			return refuse("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
-		}
-		l.binds[path] = bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, layer: "dev-private",
-			device: true, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	}
+	return nil
+}
+
+func (l *layout) device(name string, major, minor uint32) error {
+	path := "/dev/" + name
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFCHR || uint64(st.Rdev) != unix.Mkdev(major, minor)) {
+		err = unix.ENODEV
+	}
+	if err != nil {
+		return refuse("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
+	}
+	l.binds[path] = bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, layer: "dev-private",
+		device: true, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	return nil
 }
 

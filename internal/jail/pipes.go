@@ -15,21 +15,28 @@ import (
 
 // pipes are the tool's three streams. The tool gets ends of pipes or /dev/null, never a descriptor of
 // the gateway's: a terminal, a socket or a directory would be a hole in every wall.
+//
+// The one exception is a terminal that was made for this run alone, for a person who looks around inside.
 type pipes struct {
 	inner [3]*os.File // the tool's ends: stdin, stdout, stderr
-	outer [3]*os.File // ours; the first is nil without stdin
+	outer [3]*os.File // ours; the first is nil without stdin, all are with a terminal
 	wait  sync.WaitGroup
 }
 
 func openPipes(s bailey.Streams) (*pipes, error) {
 	p := &pipes{}
 	var err error
-	if s.Stdin == nil {
+	switch {
+	case s.TTY != nil:
+		for i := 0; i < 3 && err == nil; i++ {
+			p.inner[i], err = duplicate(s.TTY)
+		}
+	case s.Stdin == nil:
 		p.inner[0], err = os.Open(os.DevNull)
-	} else {
+	default:
 		p.inner[0], p.outer[0], err = pipe(1)
 	}
-	for i := 1; i < 3 && err == nil; i++ {
+	for i := 1; i < 3 && err == nil && s.TTY == nil; i++ {
 		p.outer[i], p.inner[i], err = pipe(0)
 	}
 	if err != nil {
@@ -57,7 +64,7 @@ func (p *pipes) abandon() { closeAll(p.outer[:]) }
 // pump begins to move bytes.
 func (p *pipes) pump(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
-		if i > 0 {
+		if i > 0 && p.outer[i] != nil {
 			p.wait.Go(func() { drain(w, p.outer[i]) })
 		}
 	}
@@ -88,7 +95,7 @@ func drain(w io.Writer, r *os.File) {
 // finish waits for the last bytes. Nothing of the run lives any more; should a write end have been
 // passed out of the cage over a socket in a place, the deadline ends the waiting.
 func (p *pipes) finish() {
-	for _, f := range p.outer[1:] {
+	for _, f := range p.outer[1:] { // closed or absent is an error that changes nothing
 		f.SetReadDeadline(time.Now().Add(drainTime))
 	}
 	p.wait.Wait()

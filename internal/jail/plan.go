@@ -174,6 +174,9 @@ func (s step) append(b []byte) []byte {
 func (s step) appendExec(b []byte) []byte {
 	b = strconv.AppendQuote(append(b, ' '), s.S[0])
 	b = strconv.AppendUint(append(b, " memory "...), s.N[1], 10)
+	if len(s.N) > 2 && s.N[2] == 1 {
+		b = append(b, " tty"...)
+	}
 	b = append(b, " env"...)
 	for _, v := range s.S[1+s.N[0]:] {
 		name, _, _ := strings.Cut(v, "=")

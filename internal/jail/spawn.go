@@ -110,7 +110,12 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 			c.process.Kill()
 		case <-done:
 			e.cancelled, done = true, nil
-			c.process.Kill()
+			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
+				c.process.Kill()
+				continue
+			}
+			c.stream.Write([]byte{inside.Term})
+			kill = time.After(grace)
 		}
 	}
 }

@@ -32,6 +32,7 @@ type run struct {
 	cage    bailey.Cage
 	env     []string
 	argc    int
+	tty     bool // planned with a terminal
 	timeout time.Duration
 	pinned  []pinned            // what is executed as it lies there
 	copied  map[string]*copied  // what is executed as a copy, by path
@@ -59,10 +60,13 @@ func (r *run) Close() error {
 // Start runs the tool and returns when PID 1 of its cage is gone, and so everything that was in it.
 //
 // When ctx ends a running tool, the
-// error is ctx's cause and the code 137. A reader in s.Stdin may be read once more after Start returns.
+// error is ctx's cause and the code 137; with [bailey.Gentle] for a cause the tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.places == nil {
 		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
+	}
+	if r.tty != (s.TTY != nil) {
+		return never, &bailey.Error{Kind: bailey.Internal, Message: "a terminal is not what this run was planned with"}
 	}
 	env, err := lend(r.env, r.plan.lent, lent)
 	if err != nil {

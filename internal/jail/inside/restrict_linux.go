@@ -53,7 +53,7 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 }
 
 // start begins the tool as a child of this thread, in a session of its own, then lets go of its
-// streams: only the tool and its descendants hold them.
+// streams: only the tool and its descendants hold them. With a terminal its stdin controls that session.
 func start(s Step) (int, syscall.Errno) {
 	n := s.N[0]
 	if n == 0 || n > uint64(len(s.S)-1) {
@@ -61,7 +61,7 @@ func start(s Step) (int, syscall.Errno) {
 	}
 	argv, env := s.S[1:1+n], s.S[1+n:]
 	pid, err := syscall.ForkExec(s.S[0], argv, &syscall.ProcAttr{
-		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: len(s.N) > 2 && s.N[2] == 1}})
 	if err != nil {
 		return 0, number(err)
 	}

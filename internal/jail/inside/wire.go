@@ -60,7 +60,7 @@ const (
 	Umask             // N: mask
 	Chdir             // S: directory
 	Filter            // N: the instructions of a seccomp program
-	Exec              // N: number of arguments, bytes of memory; S: file, arguments, environment
+	Exec              // N: number of arguments, bytes of memory, 1 for a controlling terminal; S: file, arguments, environment
 	Ruleset           // N: rights on files, on ports, scopes that a new Landlock ruleset handles
 	Rule              // S: path; N: the rights on what lies there and beneath
 	Restrict          // the ruleset holds for this thread and all it starts

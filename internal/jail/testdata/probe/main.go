@@ -85,6 +85,7 @@ var verbs = map[string]func([]string){
 	"calls":    calls,
 	"int80":    int80,
 	"ordinary": ordinary,
+	"tty":      func([]string) { terminal() },
 	"key":      func(a []string) { say(findKey(a[0])) },
 	"pair":     func(a []string) { say(pair(a[0])) },
 	"eat":      func(a []string) { say(eat(a[0])) },
@@ -154,6 +155,20 @@ func sees() {
 		"root": names("/"), "dev": names("/dev"), "etc": names("/etc"), "home": names("/home/bailey"), "tmp": names("/tmp"),
 		"cwd": cwd, "host": host, "up": up, "tty": tty == nil, "umask": umask, "limits": limits, "argv": os.Args, "ignored": ignored,
 	})
+}
+
+// terminal tells of the three streams whether they are the terminal that controls this session, and whether
+// /dev/tty is there.
+func terminal() {
+	sid, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
+	for fd := range uintptr(3) {
+		var of, group int32
+		_, _, e := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCGSID, uintptr(unsafe.Pointer(&of)))
+		_, _, e2 := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))
+		fmt.Println("stream", fd, e == 0 && e2 == 0 && int(of) == int(sid) && int(group) == syscall.Getpgrp())
+	}
+	_, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	fmt.Println("tty", err == nil)
 }
 
 func names(dir string) []string {

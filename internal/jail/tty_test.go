@@ -1,0 +1,121 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// pty is a pseudo-terminal that nobody's session has (pts(4), ioctl_tty(2)).
+func pty(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	ktest.Require(t, "pty")
+	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(m), "master")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(m, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	s, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(m), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if e != 0 {
+		t.Fatal(e)
+	}
+	slave = os.NewFile(s, "slave")
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
+}
+
+// TestTerminalIsItsOwn: a run that was planned with a terminal has that one for its session, and its streams are it.
+func TestTerminalIsItsOwn(t *testing.T) {
+	master, slave := pty(t)
+	r, err := newJail(t, Config{}).Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"tty"}, TTY: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if exit, err := r.Start(t.Context(), nil, bailey.Streams{TTY: slave}); err != nil || exit.Code != 0 {
+		t.Fatal(exit, err)
+	}
+	if err := slave.Close(); err != nil {
+		t.Fatal("the run closed what is the caller's: ", err)
+	}
+	said, _ := io.ReadAll(master) // EIO once nobody holds the slave: the run does not
+	for _, want := range []string{"stream 0 true", "stream 1 true", "stream 2 true", "tty true"} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+}
+
+// TestTerminalMustBePlanned: with what it was not planned with, a run does not start, and the plan tells.
+func TestTerminalMustBePlanned(t *testing.T) {
+	_, slave := pty(t)
+	j := newJail(t, Config{})
+	texts := map[bool]string{}
+	for _, planned := range []bool{false, true} {
+		r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}, TTY: planned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		texts[planned] = r.Cage().Plan
+		s := bailey.Streams{TTY: slave}
+		if planned {
+			s.TTY = nil
+		}
+		if exit, err := r.Start(t.Context(), nil, s); bailey.KindOf(err) != bailey.Internal || exit != never {
+			t.Errorf("planned %v: %v, %v", planned, exit, err)
+		}
+	}
+	exec := func(text string) string { return text[strings.LastIndex(text, "\nexec "):] }
+	if !strings.Contains(exec(texts[true]), " tty env ") || strings.Contains(texts[false], "tty") || !strings.Contains(texts[true], `"/dev/tty"`) {
+		t.Errorf("the plans are\n%s%s", exec(texts[false]), exec(texts[true]))
+	}
+}
+
+// TestGentleEnd: a person who ends a run leaves its tool the time that a timeout does.
+func TestGentleEnd(t *testing.T) {
+	j := newJail(t, Config{})
+	stop := errors.New("stopped")
+	for _, c := range []struct {
+		verb  string
+		cause error
+		code  int
+		err   error
+		least time.Duration
+	}{
+		{"tidy", bailey.Gentle{Cause: stop}, 7, nil, 0},
+		{"tidy", stop, 137, stop, 0},
+		{"deaf", bailey.Gentle{Cause: stop}, 137, stop, grace},
+	} {
+		t.Run(fmt.Sprintf("%s %T", c.verb, c.cause), func(t *testing.T) {
+			r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{c.verb, "/tmp/beat"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var begin time.Time
+			time.AfterFunc(500*time.Millisecond, func() { begin = time.Now(); cancel(c.cause) })
+			exit, err := r.Start(ctx, nil, bailey.Streams{})
+			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+5*time.Second {
+				t.Errorf("%+v, %v after %v", exit, err, took)
+			}
+		})
+	}
+}
