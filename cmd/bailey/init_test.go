@@ -65,6 +65,8 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 		`"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`,
 		`"tools/list"`, `"tools/call","params":{"name":"apply","arguments":{"base":"","text":"workspaces: [/tmp]"}}`,
 		`"tools/call","params":{"name":"init","arguments":{}}`, `"apply","params":{"base":"","text":""}`, `"settings"`,
+		`"tools/call","params":{"name":"jail.run","arguments":{"run":{"argv":["id"]}}}`, `"tools/call","params":{"name":"jail_run","arguments":{}}`,
+		`"jail.run","params":{"run":{"argv":["id"],"planDigest":"d"}}`, `"cage"`,
 	} {
 		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":%s}`+"\n", i+1, m)
 	}
@@ -91,12 +93,12 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 			t.Errorf("an agent reached %s", line)
 		}
 		for _, tool := range a.Result.Tools {
-			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") {
+			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") || strings.Contains(tool.Name, "jail") {
 				t.Errorf("tool %s", tool.Name)
 			}
 		}
 	}
-	if answers != 6 {
+	if answers != 10 {
 		t.Errorf("%d answers\n%s", answers, out)
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {

@@ -76,7 +76,7 @@ func run(ctx context.Context, stop func(), args []string) int {
 	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare}
 	root := app.root()
 	root.SetArgs(args)
-	app.json = slices.Contains(args, "--json") // also where the words around it cannot be read
+	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
 	err := root.ExecuteContext(ctx)
 	if err == nil && out.err != nil {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: out.err}
@@ -97,6 +97,14 @@ func run(ctx context.Context, stop func(), args []string) int {
 		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey receipts list shows what became of an open call"})
 	}
 	return codeOf(err)
+}
+
+// ours are the words before --: what follows them belongs to a tool.
+func ours(args []string) []string {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i]
+	}
+	return args
 }
 
 // signalCode is the exit code of a program that a signal ended, 0 for every other error.
@@ -134,7 +142,7 @@ func (a *app) root() *cobra.Command {
 		return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.packVerb(), a.statusVerb(), a.doctorVerb())
+		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.statusVerb(), a.doctorVerb())
 	groups(root)
 	return root
 }

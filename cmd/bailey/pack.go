@@ -111,6 +111,7 @@ func (s *stack) job(q gateway.Query) (bailey.Job, error) {
 // acts are the operator verbs.
 func (s *stack) acts() map[string]gateway.Verb {
 	acts := s.desk.acts()
+	acts[jailRunEvent] = s.jailRun
 	acts[repinAct] = s.repin
 	return acts
 }

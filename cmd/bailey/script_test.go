@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"json": jsonField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits,
+			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
@@ -66,26 +66,43 @@ func jsonField(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: json FILE PATH WANT")
 	}
+	v := field(ts, args[0], args[1])
+	got := fmt.Sprint(v)
+	if match := v != nil && (args[2] == "*" || got == args[2]); match == neg {
+		ts.Fatalf("%s is %q, want %s%q", args[1], got, map[bool]string{true: "not "}[neg], args[2])
+	}
+}
+
+// same FILE PATH FILE PATH wants the same value in both places.
+func sameField(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 4 {
+		ts.Fatalf("usage: same FILE PATH FILE PATH")
+	}
+	a, b := field(ts, args[0], args[1]), field(ts, args[2], args[3])
+	if match := a != nil && fmt.Sprint(a) == fmt.Sprint(b); match == neg {
+		ts.Fatalf("%v and %v", a, b)
+	}
+}
+
+// field is one value of a JSON file, nil where there is none.
+func field(ts *testscript.TestScript, file, path string) any {
 	var v any
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
-	for _, key := range strings.Split(args[1], ".") {
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(file)), &v))
+	for _, key := range strings.Split(path, ".") {
 		switch at := v.(type) {
 		case map[string]any:
 			v = at[key]
 		case []any:
 			var i int
 			if _, err := fmt.Sscan(key, &i); err != nil || i >= len(at) {
-				ts.Fatalf("no element %s in %s", key, args[1])
+				ts.Fatalf("no element %s in %s", key, path)
 			}
 			v = at[i]
 		default:
 			v = nil
 		}
 	}
-	got := fmt.Sprint(v)
-	if match := v != nil && (args[2] == "*" || got == args[2]); match == neg {
-		ts.Fatalf("%s is %q, want %s%q", args[1], got, map[bool]string{true: "not "}[neg], args[2])
-	}
+	return v
 }
 
 // kill9 kills the home's gateway without a chance to tidy up.

@@ -40,6 +40,7 @@ type stack struct {
 	log     *slog.Logger
 
 	home       gateway.Home
+	redaction  *gateway.Redaction
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
@@ -96,20 +97,24 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	}
 	homes := gateway.Homes()
 	masks := gateway.Masks(home, homes)
-	if s.cages, err = jail.New(jail.Config{Mask: masks}); err != nil {
+	if s.cages, err = openJail(masks); err != nil {
 		return nil, err
 	}
 	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
+	s.redaction = gateway.NewRedaction()
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
-		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: gateway.NewRedaction(),
+		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
 	return workspaces, err
 }
+
+// openJail is where cages come from: for calls in the gateway, for `jail run` in the command line's own process.
+func openJail(masks []string) (*jail.Jail, error) { return jail.New(jail.Config{Mask: masks}) }
 
 // actions tells policy of every capability there is.
 func actions(c *pack.Catalog) []policy.Action {
@@ -210,6 +215,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
 		"explain":  s.explain,
+		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":  s.search,
 		"changes": s.changes,

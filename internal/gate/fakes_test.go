@@ -38,6 +38,7 @@ type world struct {
 	panicAt string
 	closed  int
 	plan    string // of every cage
+	ttys    int    // jobs and runs that were given a terminal
 }
 
 func newWorld(t *testing.T) *world {
@@ -227,6 +228,9 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 
 func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
 	w.note("plan")
+	if j.TTY {
+		w.ttys++
+	}
 	if w.planErr != nil {
 		return nil, w.planErr
 	}
@@ -244,6 +248,9 @@ func (r *fakeRun) Cage() bailey.Cage {
 
 func (r *fakeRun) Start(_ context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
+	if s.TTY != nil || s.Stdin != nil {
+		r.w.ttys++
+	}
 	if r.w.runErr != nil {
 		return bailey.Exit{}, r.w.runErr
 	}

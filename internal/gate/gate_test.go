@@ -318,6 +318,22 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// TestNoCallHasATerminal, nor an input: those are for a person's own run alone.
+func TestNoCallHasATerminal(t *testing.T) {
+	for _, change := range []func(*bailey.Call){
+		func(*bailey.Call) {},
+		func(c *bailey.Call) { c.Door, c.Wait, c.Text = "cli", true, true },
+		func(c *bailey.Call) { c.Stdout, c.Stderr = io.Discard, io.Discard },
+		func(c *bailey.Call) { c.Session.Unattended, c.DryRun = true, true },
+	} {
+		w, in := newWorld(t), call()
+		change(&in)
+		if res := w.gate().Do(t.Context(), in); res.Err != nil || w.ttys > 0 || !w.happened("plan") {
+			t.Errorf("%+v: %d terminals, %v", in, w.ttys, res.Err)
+		}
+	}
+}
+
 // TestPlansHoldNoSecret: a plan that names one keeps its digest alone, any other its text.
 func TestPlansHoldNoSecret(t *testing.T) {
 	for plan, want := range map[string]string{"bind \"/a\"": "bind \"/a\"", "bind \"/SECRET\"": ""} {

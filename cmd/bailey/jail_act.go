@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// jailRunEvent is the verb and the ledger's kind of entry for a program that a person ran in a cage.
+const jailRunEvent = "jail.run"
+
+// jailRunning is the event's data. It is written before the program starts, and holds no value of a variable.
+type jailRunning struct {
+	Argv     []string `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
+	Dir      string   `json:"dir,omitempty"`  // inside
+	ReadOnly []string `json:"ro,omitempty"`
+	Writable []string `json:"rw,omitempty"`
+	Exec     []string `json:"exec,omitempty"`
+	EnvNames []string `json:"envNames,omitempty"`
+	TTY      bool     `json:"tty,omitempty"`
+	bailey.Cage
+	Operator gateway.Operator `json:"operator,omitempty"`
+	Person   string           `json:"person,omitempty"`
+}
+
+// jailQuery is how the event comes to the gateway: with the plan's text, which it keeps, and with the variables,
+// whose values it looks for in argv and forgets.
+type jailQuery struct {
+	jailRunning
+	Env  []string `json:"env,omitempty"`
+	Plan string   `json:"plan"`
+}
+
+func newJailQuery(argv []string, job bailey.Job, cage bailey.Cage) jailQuery {
+	q := jailQuery{jailRunning: jailRunning{Argv: argv, Dir: job.Dir, Exec: job.Exec, TTY: job.TTY, Cage: cage}, Env: job.Env, Plan: cage.Plan}
+	for _, p := range job.Places {
+		if p.Write {
+			q.Writable = append(q.Writable, p.Path)
+		} else {
+			q.ReadOnly = append(q.ReadOnly, p.Path)
+		}
+	}
+	return q
+}
+
+// jailRun is the act: what a person is about to run stands in the ledger before it runs.
+func (s *stack) jailRun(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	var asked jailQuery
+	b, err := json.Marshal(q.Args["run"])
+	if err == nil {
+		err = json.Unmarshal(b, &asked)
+	}
+	if err != nil || len(asked.Argv) == 0 || asked.PlanDigest == "" {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan", Err: err}
+	}
+	event, id := asked.jailRunning, from.Session.ID
+	event.Operator, event.Person = q.Operator, from.Principal.Person
+	cage := event.Cage
+	if cage.Plan = asked.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
+		cage.Plan = ""
+	}
+	secrets := []bailey.Secret{}
+	for _, v := range asked.Env {
+		name, value, _ := strings.Cut(v, "=")
+		event.EnvNames = append(event.EnvNames, name)
+		if len(value) >= leastSecret {
+			secrets = append(secrets, bailey.NewSecret(value))
+		}
+	}
+	argv := event.Argv
+	event.Argv = nil
+	safe, err := s.hidden(id, event)
+	if err != nil {
+		return nil, err
+	}
+	s.redaction.Learn(id, secrets)
+	words, err := s.hidden(id, argv)
+	if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
+		safe.(map[string]any)["argv"] = words
+	}
+	return struct{}{}, cmp.Or(err, s.ledger.NoteCaged(ctx, jailRunEvent, safe, &cage))
+}
+
+// leastSecret keeps a variable that says 1 or yes from hiding those words wherever they stand, in bytes.
+const leastSecret = 8
+
+// hidden is v as JSON decodes it, redacted.
+func (s *stack) hidden(id bailey.SessionID, v any) (any, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var loose any
+	if err := json.Unmarshal(b, &loose); err != nil {
+		return nil, err
+	}
+	return s.redaction.Value(id, loose), nil
+}

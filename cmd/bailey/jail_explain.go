@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// cagePlan is a cage's plan as `jail explain` shows it.
+type cagePlan struct {
+	bailey.Cage
+	Plan []planStep `json:"plan"` // absent where its text holds a secret
+}
+
+type planStep struct {
+	Layer string `json:"layer,omitempty"` // none: scaffolding
+	Text  string `json:"text"`
+}
+
+// layerWords say what a layer is for. docs/design.md says more.
+var layerWords = map[string]string{
+	"userns":        "uid and gid 1000 inside, nobody's rights outside",
+	"mountns":       "mounts of its own",
+	"pidns":         "sees no process but its own; all end with the call",
+	"netns":         "a network without an interface",
+	"ipcns":         "shared memory and queues of its own",
+	"utsns":         "a host name of its own",
+	"cgroupns":      "sees no control group but its own",
+	"session":       "no terminal of anybody's",
+	"init-guarded":  "what starts the tool is out of its reach",
+	"root-readonly": "a root made of the tool's own files",
+	"tmp-private":   "an empty /tmp and HOME, gone with the call",
+	"dev-private":   "the devices that do no harm",
+	"proc-private":  "a /proc that shows the cage alone",
+	"binds-noexec":  "what the call names, nothing in it can run",
+	"masks":         "secrets below what is shown, covered",
+	"keyring":       "no key of yours",
+	"rlimits":       "bounded tasks, memory and files",
+	"cgroup":        "bounded memory, tasks and processor, all together",
+	"fds-closed":    "its three streams and nothing else open",
+	"caps-none":     "no capability",
+	"no-new-privs":  "none by way of a program either",
+	"landlock":      "files, ports and signals once more, by another wall",
+	"seccomp":       "no system call that a tool has no need of",
+	"sockets-none":  "no socket",
+	"env-listed":    "the program, with a listed environment",
+}
+
+func (a *app) jailExplainVerb() *cobra.Command {
+	var inputs []string
+	cmd := &cobra.Command{
+		Use: "explain CAPABILITY [-i key=value]...", Short: "Print the plan of the cage that would hold a call",
+		Long: `Print the plan of the cage that would hold a call: one step a line, numbered in the order in which they are
+done, by the layer that rests on them. The digest is the one that the same call's receipt names. It is a look:
+nothing is decided or run, and no receipt is left.`,
+		Example: "  bailey jail explain git.status -i repo=.",
+		Args:    oneArg("a capability, as in: bailey jail explain git.status -i repo=."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			input, err := parseInputs(inputs)
+			if err != nil {
+				return err
+			}
+			q := gateway.Query{Verb: "cage", Call: &gateway.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
+			return look(cmd.Context(), a, q, a.explained)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
+	return cmd
+}
+
+// cage is a look: what would hold a call.
+func (s *stack) cage(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {
+	if q.Call == nil {
+		return nil, errors.New("a cage query without a call")
+	}
+	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+	cage, err := s.gate.Cage(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	p := cagePlan{Cage: cage}
+	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
+		if line != "" && i < len(cage.PlanLayers) {
+			p.Plan = append(p.Plan, planStep{cage.PlanLayers[i], line})
+		}
+	}
+	return p, nil
+}
+
+func (a *app) explained(p cagePlan) {
+	fmt.Fprintf(a.stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
+	for _, word := range []struct {
+		what string
+		list []string
+	}{{"absent here", p.Absent}, {"lacking", p.Lacks}} {
+		if len(word.list) > 0 {
+			fmt.Fprintf(a.stdout, "%s: %s\n", word.what, shown(strings.Join(word.list, ", ")))
+		}
+	}
+	if p.Lesser != "" {
+		fmt.Fprintln(a.stdout, "not the full cage: "+shown(p.Lesser))
+	}
+	if len(p.Plan) == 0 {
+		fmt.Fprintln(a.stdout, "the plan names a secret, so its text is withheld")
+	}
+	for _, layer := range append(slices.Clone(p.Layers), "") {
+		a.layer(layer, p.Plan)
+	}
+}
+
+// layer prints one with its steps, which keep the numbers of their order. A filter's program is longer than
+// anybody reads: --json has it whole.
+func (a *app) layer(name string, steps []planStep) {
+	title := fmt.Sprintf("%-13s  %s", name, layerWords[name])
+	if name == "" {
+		title = "scaffolding"
+	}
+	fmt.Fprintln(a.stdout, strings.TrimSpace(title))
+	for i, s := range steps {
+		if s.Layer == name {
+			fmt.Fprintf(a.stdout, "  %3d  %s\n", i+1, visible(s.Text))
+		}
+	}
+}
