@@ -48,6 +48,8 @@ var broken = []struct{ stage, law, file, old, new string }{
 		"	defer func() { res = c.seal(seal, recover()) }()", "	_ = seal\n	defer func() { res = c.result(c.outcome()) }()"},
 	{"ledger", "an entry's hash covers the one before", "audit/line.go",
 		"	d.Write(prev[:])\n", "	d.Write(make([]byte, len(prev)))\n"},
+	{"ledger", "a plan stands before what names it", "internal/ledger/plan.go",
+		"	if p == nil || w.plans", "	if true || w.plans"},
 	{"ledger", "what a dead gateway left open is closed as interrupted", "internal/ledger/recover.go",
 		"Status: bailey.Interrupted,", "Status: bailey.OK,"},
 	{"door", "no call is said again to the next gateway", "internal/gateway/relay.go",

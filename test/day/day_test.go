@@ -195,4 +195,18 @@ func (d *day) byHand() {
 		d.t.Errorf("what a dry run says of the decision: %s", plan)
 	}
 	d.want = append(d.want, "failed", "ok")
+	var would struct{ Cage struct{ PlanDigest string } }
+	var explained struct {
+		PlanDigest string
+		Plan       []struct{ Text string }
+	}
+	d.decode(plan, &would)
+	d.decode(u.must(u.project, "bailey", "jail", "explain", "git.log", "-i", "repo=.", "--json"), &explained)
+	if len(explained.Plan) < 20 || explained.PlanDigest == "" || explained.PlanDigest != would.Cage.PlanDigest {
+		d.t.Errorf("the plan explained is %+v, the receipt's %q", explained, would.Cage.PlanDigest)
+	}
+	out, code := u.does(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "jail", "run", "--yes", "--ro", u.home, "--exec", "cat", "--", "sh", "-c", "cat "+d.key+" || cat plan")
+	if code != 0 || !strings.Contains(out, "stone") || strings.Contains(out, keyBody) {
+		d.t.Errorf("a cage of the user's own, around the whole home: exit code %d: %s", code, out)
+	}
 }
