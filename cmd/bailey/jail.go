@@ -48,7 +48,7 @@ SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 12
 --json a line about the cage and the end follows on stderr.
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
-		Example: "  bailey jail run --ro . -- git status\n  BAILEY_OPERATOR=1 bailey jail run --yes --rw out --mem 1G --timeout 5m -- make -C out",
+		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return &bailey.Error{Kind: bailey.Invalid, Message: "jail run wants -- and then a command", Hint: "write: bailey jail run --ro . -- git status"}

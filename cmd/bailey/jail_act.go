@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -57,32 +56,44 @@ func (s *stack) jailRun(ctx context.Context, q gateway.Query, from bailey.Call) 
 	if err != nil || len(asked.Argv) == 0 || asked.PlanDigest == "" {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan", Err: err}
 	}
-	event, id := asked.jailRunning, from.Session.ID
-	event.Operator, event.Person = q.Operator, from.Principal.Person
-	cage := event.Cage
-	if cage.Plan = asked.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
+	asked.Operator, asked.Person = q.Operator, from.Principal.Person
+	cage := asked.Cage
+	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
 		cage.Plan = ""
 	}
-	secrets := []bailey.Secret{}
+	event, err := s.event(from.Session.ID, asked)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, s.ledger.NoteCaged(ctx, jailRunEvent, event, &cage)
+}
+
+// event is the data of an entry, redacted; argv also by the values of the variables. Paths stay: a variable often
+// holds one, and the event has to say what was shown.
+func (s *stack) event(id bailey.SessionID, asked jailQuery) (any, error) {
+	var secrets []bailey.Secret
 	for _, v := range asked.Env {
 		name, value, _ := strings.Cut(v, "=")
-		event.EnvNames = append(event.EnvNames, name)
+		asked.EnvNames = append(asked.EnvNames, name)
 		if len(value) >= leastSecret {
 			secrets = append(secrets, bailey.NewSecret(value))
 		}
 	}
-	argv := event.Argv
-	event.Argv = nil
-	safe, err := s.hidden(id, event)
+	argv := asked.Argv
+	asked.Argv = nil
+	event, err := s.hidden(id, asked.jailRunning)
 	if err != nil {
 		return nil, err
 	}
 	s.redaction.Learn(id, secrets)
 	words, err := s.hidden(id, argv)
-	if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
-		safe.(map[string]any)["argv"] = words
+	if err != nil {
+		return nil, err
 	}
-	return struct{}{}, cmp.Or(err, s.ledger.NoteCaged(ctx, jailRunEvent, safe, &cage))
+	if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
+		event.(map[string]any)["argv"] = words
+	}
+	return event, nil
 }
 
 // leastSecret keeps a variable that says 1 or yes from hiding those words wherever they stand, in bytes.
