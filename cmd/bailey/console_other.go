@@ -11,7 +11,7 @@ import (
 type console struct{ slave *os.File }
 
 func openConsole(_, _ *os.File) (*console, error) {
-	return nil, errors.New("this platform has no cage")
+	return nil, errors.ErrUnsupported
 }
 
 func (*console) close() {}

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +47,11 @@ func first(dir string) string { return filepath.Join(dir, "00000001.jsonl") }
 
 func intent() bailey.Intent {
 	return bailey.Intent{Receipt: bailey.NewReceiptID(), Capability: "system.echo", Agent: "local", Session: "s-1", Host: "castle", StartedAt: time.Now()}
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
 
 // call leaves one receipt.

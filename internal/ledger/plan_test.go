@@ -1,10 +1,10 @@
+//go:build linux
+
 package ledger
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,11 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
 
 // caged is an outcome in a cage of this plan.
 func caged(text string) bailey.Outcome {
