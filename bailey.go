@@ -221,8 +221,9 @@ func (c Cage) Changed() bool {
 
 // Exit is how a run ended.
 type Exit struct {
-	Code     int  // as a shell would say it: 128+n after signal n
-	TimedOut bool // the call's time was up
+	Code     int    // as a shell would say it: 128+n after signal n
+	TimedOut bool   // the call's time was up
+	Over     string // a bound that the tool passed and was ended for, in words: "the tool used more than …"
 }
 
 // NeverRan is the exit code of a tool that was not started.

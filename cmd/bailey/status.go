@@ -143,7 +143,8 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	return out, nil
 }
 
-// newCageStatus says "full" when every layer of an ordinary call holds; a /proc is only for manifests that need it.
+// newCageStatus says "full" when every layer of an ordinary call holds; a /proc is only for manifests
+// that need it, and where there is no control group the watcher is a layer of its own.
 func newCageStatus(layers []jail.Layer) *cageStatus {
 	c := &cageStatus{Kind: "full", Layers: []string{}}
 	for _, l := range layers {
@@ -152,7 +153,7 @@ func newCageStatus(layers []jail.Layer) *cageStatus {
 			continue
 		}
 		c.Problems = append(c.Problems, withHint(l.Err))
-		if l.Name != "proc-private" {
+		if l.Name != "proc-private" && l.Name != "cgroup" {
 			c.Kind = ""
 		}
 	}

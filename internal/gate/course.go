@@ -254,6 +254,9 @@ func (c *course) start(ctx context.Context) error {
 	case exit.TimedOut:
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: "the tool's time was up and it was ended",
 			Hint: "narrow the call; the capability's timeout bounds it"}
+	case exit.Over != "":
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over + ", and was ended",
+			Hint: "narrow the call; the capability's memoryMiB and tasks bound it"}
 	case exit.Code != 0:
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code)}
 	}

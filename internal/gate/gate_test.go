@@ -148,6 +148,22 @@ func exits(e bailey.Exit) func([]string, bailey.Streams) (bailey.Exit, error) {
 	return func([]string, bailey.Streams) (bailey.Exit, error) { return e, nil }
 }
 
+// TestOverIsSaid: a tool that passed a bound and was ended for it is told so, in the receipt too.
+func TestOverIsSaid(t *testing.T) {
+	const over = "the tool used more than 512 MiB of memory in all"
+	for _, code := range []int{137, 0} { // 0: it got over the loss of a process, and what it did lacks something
+		w := newWorld(t)
+		w.run = exits(bailey.Exit{Code: code, Over: over})
+		res := w.gate().Do(t.Context(), call())
+		if bailey.KindOf(res.Err) != bailey.ToolFailed || res.Err.Error() != over+", and was ended" || bailey.HintOf(res.Err) == "" {
+			t.Errorf("exit code %d: %v (%s)", code, res.Err, bailey.HintOf(res.Err))
+		}
+		if o := w.one(); o.Reason != over+", and was ended" || *o.ExitCode != code {
+			t.Errorf("the receipt says %q, %d", o.Reason, *o.ExitCode)
+		}
+	}
+}
+
 // TestGoexit: a stage that leaves its goroutine without an answer is no success.
 func TestGoexit(t *testing.T) {
 	w := newWorld(t)

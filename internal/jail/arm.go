@@ -17,11 +17,11 @@ import (
 
 // carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
 // that could not build its cage is no answer. Nothing has run, so a new one tries once more.
-func (j *Jail) carry(ctx context.Context, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+func (j *Jail) carry(ctx context.Context, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
 	defer func() { go j.arm() }()
 	deadline := time.Now().Add(timeout)
 	if c := j.disarm(); c != nil {
-		e, err := c.deliver(ctx, message, files, timeout)
+		e, err := c.deliver(ctx, b, message, files, timeout)
 		if err != nil || e.started || e.cancelled || e.timedOut {
 			return e, err
 		}
@@ -30,11 +30,15 @@ func (j *Jail) carry(ctx context.Context, message []byte, files func() ([]*os.Fi
 	if err != nil {
 		return ending{}, err
 	}
-	return c.deliver(ctx, message, files, time.Until(deadline))
+	return c.deliver(ctx, b, message, files, time.Until(deadline))
 }
 
-// deliver opens the descriptors, follows the child to its end and closes them.
-func (c *child) deliver(ctx context.Context, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+// deliver bounds the child, opens the descriptors, follows the child to its end and closes them.
+func (c *child) deliver(ctx context.Context, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+	if err := c.limit(b); err != nil {
+		c.dismiss()
+		return ending{}, err
+	}
 	with, err := files()
 	if err != nil {
 		c.dismiss()
@@ -98,4 +102,7 @@ func remounted(mountinfo *os.File) bool {
 func (c *child) dismiss() {
 	c.stream.Close()
 	c.process.Wait()
+	if c.hold != nil {
+		c.hold.end()
+	}
 }

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/internal/ktest"
@@ -32,6 +34,28 @@ func BenchmarkCage(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.Close()
+	}
+}
+
+// BenchmarkHold is what a control group costs a whole call: calls with and without one in turn, with time
+// between them to arm the next PID 1, and as metrics their medians.
+func BenchmarkHold(b *testing.B) {
+	with, without, watcher := grouped(b), newJail(b, Config{}), watched(b)
+	without.holder.asked, without.holder.groups = true, &groups{} // in no hierarchy
+	names, took := []string{"cgroup", "without", "watcher"}, make([][]time.Duration, 3)
+	for b.Loop() {
+		for i, j := range []*Jail{with, without, watcher} {
+			time.Sleep(12 * time.Millisecond)
+			begin := time.Now()
+			if r := ask(b, j, bailey.Job{Command: "true"}); r.err != nil {
+				b.Fatal(r.err)
+			}
+			took[i] = append(took[i], time.Since(begin))
+		}
+	}
+	for i, t := range took {
+		slices.Sort(t)
+		b.ReportMetric(float64(t[len(t)/2].Microseconds()), names[i]+"-p50-µs")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"bailey"
 	"bailey/internal/jail/inside"
 )
@@ -35,6 +37,7 @@ func (r *run) lay(job bailey.Job) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}
 	r.plan = compose(l, r.jail.host(), job.Limits, dir)
+	r.plan.bounds = r.jail.holder.bounds(job.Limits)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc, r.tty = len(argv), job.TTY
 	numbers := []uint64{uint64(len(argv)), r.plan.data(job.Limits)}
@@ -52,7 +55,8 @@ func (r *run) lay(job bailey.Job) error {
 	}
 	r.cage.Kind, r.cage.Enforced, r.cage.Layers = "full", true, r.plan.layers()
 	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
-	r.cage.Absent, r.cage.Lacks = absent(r.jail.landlock), l.lacks(r.jail.landlock)
+	r.cage.Absent = append(absent(r.jail.landlock), r.plan.bounds.absent()...)
+	r.cage.Lacks = append(l.lacks(r.jail.landlock), r.plan.bounds.lacks()...)
 	r.cage.Binary, r.cage.BinaryDigest = r.cage.Programs[0].Path, r.cage.Programs[0].SHA256
 	return nil
 }
@@ -147,6 +151,7 @@ func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling} }
 // compose orders the steps. The order is part of what protects: see the package comment.
 func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p := &plan{ceiling: h.ceiling}
+	p.add("cgroupns", inside.Unshare, []uint64{unix.CLONE_NEWCGROUP}) // its root is the group that PID 1 was put into
 	p.add("init-guarded", inside.Undump, nil)
 	p.add("init-guarded", inside.Signals, nil)
 	p.add("root-readonly", inside.Umask, []uint64{0})

@@ -45,6 +45,10 @@ func refused(s step, errno unix.Errno) error {
 func cure(layer string, err error) string {
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 	switch {
+	case layer == layerCgroup:
+		return "the gateway's control groups were taken away or changed since it started: bailey gateway stop; the next call looks for a place anew"
+	case layer == layerWatcher:
+		return "the gateway must see its cages in /proc: mount /proc without hidepid, on a kernel with CONFIG_PROC_CHILDREN"
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
 	case errors.Is(err, unix.ENOSPC) && layer == "userns", sysctl("user/max_user_namespaces") == "0":
@@ -67,6 +71,23 @@ func cure(layer string, err error) string {
 		return "the kernel was built without the namespaces a cage is made of (CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS)"
 	}
 	return "the kernel said why; docs/operations.md tells what a cage needs of a host"
+}
+
+// ungrouped says why cages are watched and held by no group, and how they would be.
+func ungrouped(why error) error {
+	const alone = "systemd-run --user --scope -p Delegate=yes bailey gateway, or a unit with Delegate=yes"
+	hint := "docs/operations.md tells what control groups need of a host"
+	switch {
+	case errors.Is(why, errReadOnly), errors.Is(why, unix.EROFS):
+		hint = "control groups are read-only, as in most containers: run bailey on the host, or in a container with a /sys/fs/cgroup that it may write"
+	case errors.Is(why, unix.EBUSY):
+		hint = "the gateway shares its control group with other processes: bailey gateway stop, and start it in one of its own: " + alone
+	case errors.Is(why, unix.EACCES), errors.Is(why, unix.EPERM):
+		hint = "nobody gave the gateway a control group: bailey gateway stop, and start it in one of its own: " + alone
+	case errors.Is(why, unix.ENODEV):
+		hint = "the gateway's group has too few controllers: Delegate=cpu memory pids in a drop-in of user@.service gives users all three"
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "no control groups for layer cgroup: a watcher bounds memory and tasks", Hint: hint, Err: why}
 }
 
 // sysctl reads a kernel setting, "" where there is none.

@@ -22,10 +22,10 @@ func (j *Jail) Diagnose(ctx context.Context) []Layer {
 		return []Layer{{Name: "dev-private", How: "looked at the host's devices", Err: err}}
 	}
 	layers, whole := r.attempt(ctx)
-	if !whole {
-		return layers
+	if whole {
+		layers = j.observe(ctx, layers)
 	}
-	return j.observe(ctx, layers)
+	return j.holder.examine(layers)
 }
 
 // empty is the run of a cage that holds nothing, as Probe builds it.
@@ -36,6 +36,7 @@ func (j *Jail) empty() (*run, error) {
 		return nil, err
 	}
 	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
+	r.plan.bounds = j.holder.bounds(bailey.Limits{})
 	r.plan.add("", inside.Done, nil)
 	return r, nil
 }
@@ -48,6 +49,8 @@ var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: 
 func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
 	e, err := r.build(ctx)
 	switch {
+	case errors.Is(err, errUnheld): // there was a PID 1, in its namespaces
+		return r.sorted(0, r.plan.bounds.layer, err), false
 	case err != nil: // there was no PID 1
 		return r.sorted(-1, "", err), false
 	case e.started:
@@ -75,6 +78,10 @@ func (r *run) build(ctx context.Context) (ending, error) {
 	defer closeAll(p.inner[:])
 	c, err := r.jail.spawn()
 	if err != nil {
+		return ending{}, err
+	}
+	if err := c.limit(r.plan.bounds); err != nil {
+		c.dismiss()
 		return ending{}, err
 	}
 	return c.follow(ctx, message, p.inner[:], r.timeout), nil

@@ -16,7 +16,7 @@
 // Order matters where two layers meet, and the plan keeps it: proc before the old root goes, binds
 // before the root turns read-only, the bounding set before the capabilities that may shrink it,
 // no_new_privs last of these, then Landlock, under which nobody mounts, then seccomp, which forbids the
-// calls themselves.
+// calls themselves. A control group is the gateway's to make, between the clone and the steps.
 package jail
 
 // Config is what every cage of a Jail has in common. Its zero value is safe.

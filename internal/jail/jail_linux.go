@@ -21,6 +21,7 @@ type Jail struct {
 	hostGID  int
 	landlock int // the kernel's edition, 0 without
 	tools    tools
+	holder   holder // of the cages' bounds
 
 	arming sync.Mutex // held while one is started ahead
 	armed  *child     // guarded by arming
@@ -97,6 +98,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 		return err
 	}
 	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
+	r.plan.bounds = j.holder.bounds(bailey.Limits{})
 	r.plan.add("", inside.Done, nil)
 	_, err := r.live(ctx, r.plan.wire(), bailey.Streams{})
 	return err
@@ -113,6 +115,7 @@ func (j *Jail) Close() error {
 	}
 	j.arming.Unlock()
 	j.tools.copies.close()
+	j.holder.close()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error

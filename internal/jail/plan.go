@@ -24,8 +24,9 @@ type step struct {
 
 // plan is all that will be done to a cage, in order. It is pure data: Start applies it as it stands.
 type plan struct {
-	steps []step
-	lent  []string // names that join the environment at the start; their values never enter the plan
+	bounds bounds // of the cage as a whole, held from outside
+	steps  []step
+	lent   []string // names that join the environment at the start; their values never enter the plan
 
 	ceiling func(resource int) uint64 // what this process may raise a limit to
 }
@@ -34,10 +35,13 @@ type plan struct {
 const planVersion = "bailey cage plan 2"
 
 // cloneLayers are what the clone itself sets up, before the first step.
-var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session"}
+var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "session"}
+
+// namespaceNames are those that PID 1 leaves by itself.
+var namespaceNames = map[uint64]string{unix.CLONE_NEWCGROUP: "cgroup"}
 
 const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
 	p.steps = append(p.steps, step{inside.Step{Op: op, N: n, S: s}, layer})
@@ -59,6 +63,9 @@ func (p *plan) donations() (n int) {
 // layers names what the plan applies, once each, in the order in which it holds.
 func (p *plan) layers() []string {
 	names := append([]string(nil), cloneLayers...)
+	if p.bounds.layer != "" {
+		names = append(names, p.bounds.layer)
+	}
 	seen := map[string]bool{"": true}
 	for _, name := range names {
 		seen[name] = true
@@ -72,13 +79,14 @@ func (p *plan) layers() []string {
 	return names
 }
 
-// String is the canonical text: the version, the namespaces, then one step a line. Device and inode
+// String is the canonical text: the version, the namespaces, the bounds, then one step a line. Device and inode
 // of what is bound are part of it, for they are what was checked; descriptor numbers are not. Of what
 // the tool is started with only the file and the names of its variables are: arguments and values stand
 // elsewhere in a receipt, redacted, and this text is kept as it is. Words are quoted, so no two plans
 // share a text.
 func (p *plan) String() string {
 	b := append(make([]byte, 0, 8<<10), planVersion+"\nclone "+strings.Join(cloneLayers, " ")+"\n"...)
+	b = p.bounds.append(b)
 	for _, s := range p.steps {
 		b = append(s.append(b), '\n')
 	}
@@ -128,7 +136,7 @@ var verbs = map[uint8]string{
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
 	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
-	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done",
+	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
 }
 
 // text is one line: the verb, the words quoted, the numbers.
@@ -162,6 +170,8 @@ func (s step) append(b []byte) []byte {
 		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)
 	case inside.Rule:
 		b = appendRights(b, n[0])
+	case inside.Unshare:
+		b = fmt.Appendf(b, " %s", namespaceNames[n[0]])
 	case inside.Tmpfs, inside.Proc:
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:

@@ -49,6 +49,7 @@ func samplePlan(donate bool) *plan {
 			p.steps[i].N = program(architectures[0], profile{})
 		}
 	}
+	p.bounds = bounds{layer: layerCgroup, memory: 512 << 20, tasks: 10 + ownTasks, weight: usualWeight}
 	p.lent = []string{"TOKEN"}
 	p.add("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
 	return p
@@ -89,6 +90,11 @@ func TestDigest(t *testing.T) {
 			t.Errorf("the digest does not depend on step %d", i)
 		}
 	}
+	p.bounds.memory++
+	if digest(p.String()) == was {
+		t.Error("the digest does not depend on the memory the cage may use")
+	}
+	p = samplePlan(true)
 	p.lent = nil
 	if digest(p.String()) == was {
 		t.Error("the digest does not depend on what will be lent")
@@ -175,7 +181,7 @@ func TestLinesHaveTheirLayers(t *testing.T) {
 
 func TestLayersAreThoseApplied(t *testing.T) {
 	layers := samplePlan(false).layers()
-	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "session", "init-guarded", "root-readonly",
+	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "cgroup", "session", "init-guarded", "root-readonly",
 		"binds-noexec", "masks", "tmp-private", "dev-private", "proc-private", "keyring", "rlimits", "fds-closed", "caps-none", "no-new-privs", "landlock", "env-listed"} {
 		if i := slices.Index(layers, name); i < 0 {
 			t.Errorf("layer %s is missing", name)
@@ -184,7 +190,7 @@ func TestLayersAreThoseApplied(t *testing.T) {
 		}
 	}
 	bare := compose(newLayout(), host{ceiling: ownCeiling}, bailey.Limits{}, homeDir).layers()
-	for _, name := range []string{"proc-private", "masks", "binds-noexec", "landlock"} {
+	for _, name := range []string{"proc-private", "masks", "binds-noexec", "landlock", "cgroup", "watcher"} {
 		if slices.Contains(bare, name) {
 			t.Errorf("layer %s is named and nothing of it applied", name)
 		}

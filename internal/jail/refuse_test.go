@@ -150,7 +150,7 @@ func TestEveryStepMatters(t *testing.T) {
 	defer planned.Close()
 	whole := planned.(*run).plan
 	for i := range whole.steps {
-		broken := &plan{steps: append([]step(nil), whole.steps...)}
+		broken := &plan{bounds: whole.bounds, steps: append([]step(nil), whole.steps...)}
 		broken.steps[i].Op = 63 // no operation
 		r := &run{jail: j, plan: broken, timeout: probeTime}
 		exit, err := r.live(context.Background(), broken.wire(), bailey.Streams{})

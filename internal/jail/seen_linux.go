@@ -15,7 +15,7 @@ var kinds = [...]struct{ file, layer string }{
 }
 
 // lookedAt are the files whose text tells the rest (proc_pid_status(5), proc_pid_mountinfo(5)).
-var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/net/dev"}
+var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/net/dev"}
 
 func namespaceFiles() []string {
 	var files []string
@@ -56,9 +56,10 @@ func compare(layers []Layer, s seen) []Layer {
 				Hint: "run no calls on this host and report it: see SECURITY.md"}
 		}
 	}
+	apart := map[string]bool{}
 	for i, k := range kinds {
-		apart := i < len(ours) && i < len(theirs) && ours[i] != "" && theirs[i] != "" && ours[i] != theirs[i]
-		look(k.layer, "a namespace of its own", apart)
+		apart[k.layer] = i < len(ours) && i < len(theirs) && ours[i] != "" && theirs[i] != "" && ours[i] != theirs[i]
+		look(k.layer, "a namespace of its own", apart[k.layer])
 	}
 	status := fields(s.text)
 	look("caps-none", "no capability in any set", zeroes(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
@@ -66,6 +67,7 @@ func compare(layers []Layer, s seen) []Layer {
 	look("seccomp", "a filter on system calls", last(status["Seccomp:"]) == "2")
 	look("session", "leads a session of its own", last(status["NSsid:"]) != "" && last(status["NSsid:"]) == last(status["NSpid:"]))
 	look("rlimits", "no core dumps", strings.Join(status["Max"], " ") == "core file size 0 0 bytes")
+	look("cgroupns", "a namespace of its own, its own group its root", apart["cgroupns"] && rooted(s.text))
 	root, tmp := mount(s.text, "/"), mount(s.text, tmpDir)
 	look("root-readonly", "the root is read-only", slices.Contains(root, "ro"))
 	look("tmp-private", "/tmp is its own, noexec", slices.Contains(tmp, "noexec") && slices.Contains(tmp, "nodev"))
@@ -111,6 +113,16 @@ func mount(text, at string) (options []string) {
 		}
 	}
 	return options
+}
+
+// rooted tells whether the lines of /proc/self/cgroup show the root as the group of all that bounds a cage.
+func rooted(text string) bool {
+	for _, c := range wanted[:needed] {
+		if _, own, ok := membership(text, c); !ok || own != "/" {
+			return false
+		}
+	}
+	return true
 }
 
 // interfaces are the first words of net/dev's table, which ends the text.

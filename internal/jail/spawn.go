@@ -24,14 +24,28 @@ const self = "/proc/self/exe"
 // of milliseconds, no reading of cgroups. Nothing of the gateway's or the tool's is in it.
 var initEnv = [...]string{"GOMAXPROCS=2", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 
-// A child is PID 1 of a cage and the stream that leads to it.
+// A child is PID 1 of a cage, the stream that leads to it, and what bounds the cage from outside.
 type child struct {
 	process *os.Process
 	stream  *os.File
+	hold    hold
 }
 
-// spawn starts PID 1 in new namespaces. It holds nothing but its end of the stream, and waits there.
+// spawn starts PID 1 and puts it under what bounds it, long before its letter.
 func (j *Jail) spawn() (*child, error) {
+	c, err := j.clone()
+	if err != nil {
+		return nil, err
+	}
+	if c.hold, err = j.holder.hold(c.process); err != nil {
+		c.dismiss()
+		return nil, err
+	}
+	return c, nil
+}
+
+// clone starts PID 1 in new namespaces. It holds nothing but its end of the stream, and waits there.
+func (j *Jail) clone() (*child, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, refuse("fds-closed", os.NewSyscallError("socketpair", err))
@@ -50,7 +64,7 @@ func (j *Jail) spawn() (*child, error) {
 		}
 		return nil, refuse("userns", os.NewSyscallError("clone", err))
 	}
-	return &child{p, ours}, nil
+	return &child{process: p, stream: ours}, nil
 }
 
 // attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
@@ -80,6 +94,7 @@ type ending struct {
 	status                  syscall.WaitStatus
 	timedOut, cancelled     bool
 	last                    string // how PID 1 itself ended
+	over                    string // the bound it was ended for
 }
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
@@ -97,6 +112,7 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 		case got := <-reports:
 			state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
 			c.stream.Close()
+			got.over = c.hold.end()
 			if got.last = state.String(); err != nil {
 				got.last = err.Error()
 			}

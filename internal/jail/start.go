@@ -108,7 +108,7 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	}
 	p.pump(s)
 	var opened []*os.File
-	e, err := r.jail.carry(ctx, message, func() (files []*os.File, err error) {
+	e, err := r.jail.carry(ctx, r.plan.bounds, message, func() (files []*os.File, err error) {
 		if donated == nil { // a mount that was attached once cannot be attached again
 			donated, err = r.donate(steps)
 		}
@@ -135,11 +135,13 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 		}
 		return never, refused(r.plan.steps[e.step], e.errno)
 	case e.started && e.exited:
-		return bailey.Exit{Code: shellCode(e.status), TimedOut: e.timedOut}, nil
+		return bailey.Exit{Code: shellCode(e.status), TimedOut: e.timedOut, Over: e.over}, nil
 	case e.started && e.cancelled:
 		return bailey.Exit{Code: 128 + int(unix.SIGKILL)}, context.Cause(ctx)
 	case e.started:
-		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut}, nil
+		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut, Over: e.over}, nil
+	case e.over != "":
+		return never, &bailey.Error{Kind: bailey.Unavailable, Message: e.over + " before it began", Hint: "raise memoryMiB or tasks in the manifest"}
 	case e.cancelled:
 		return never, context.Cause(ctx)
 	case e.timedOut:

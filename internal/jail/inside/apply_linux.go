@@ -8,6 +8,8 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 		return 0, syscall.EBADMSG
 	}
 	switch s.Op {
+	case Unshare:
+		return 0, number(syscall.Unshare(int(s.N[0])))
 	case Undump:
 		return 0, call(syscall.SYS_PRCTL, prSetDumpable, 0, 0)
 	case Signals:
@@ -48,4 +50,4 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 
 // words and numbers hold how many arguments each operation needs at least.
 var words = [64]int{Tmpfs: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1}
-var numbers = [64]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1}
+var numbers = [64]int{Tmpfs: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1, Unshare: 1}

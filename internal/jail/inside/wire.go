@@ -65,6 +65,7 @@ const (
 	Rule              // S: path; N: the rights on what lies there and beneath
 	Restrict          // the ruleset holds for this thread and all it starts
 	Done              // ends the cage without having started anything
+	Unshare           // N: namespaces that this thread leaves for new ones of its own
 )
 
 // Step is one operation with its arguments.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -21,7 +22,7 @@ import (
 )
 
 func main() {
-	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" || host != "bailey" {
+	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey" {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}
@@ -89,6 +90,16 @@ var verbs = map[string]func([]string){
 	"key":      func(a []string) { say(findKey(a[0])) },
 	"pair":     func(a []string) { say(pair(a[0])) },
 	"eat":      func(a []string) { say(eat(a[0])) },
+	"crowd":    crowd,
+	"hoard": func(a []string) {
+		if _, err := fill(a[0], a[1] == "shared"); err != nil {
+			say(err)
+			return
+		}
+		fmt.Println("full")
+		time.Sleep(time.Minute)
+	},
+	"fork": fork,
 }
 
 // say prints ok or what the error comes down to.
@@ -296,6 +307,78 @@ func eat(mib string) error {
 	}
 	_, err = syscall.Mmap(-1, 0, n<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	return err
+}
+
+// fill takes so many MiB and writes to every page, so that they are there; shared ones are nobody's own.
+func fill(mib string, shared bool) ([]byte, error) {
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return nil, err
+	}
+	flags := syscall.MAP_ANON | syscall.MAP_PRIVATE
+	if shared {
+		flags = syscall.MAP_ANON | syscall.MAP_SHARED
+	}
+	b, err := syscall.Mmap(-1, 0, n<<20, syscall.PROT_READ|syscall.PROT_WRITE, flags)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	return b, nil
+}
+
+// crowd starts so many children, each of which fills so many MiB and stays. It says whether all did.
+func crowd(a []string) {
+	n, _ := strconv.Atoi(a[0])
+	r, w, err := os.Pipe()
+	if err != nil {
+		say(err)
+		return
+	}
+	for range n {
+		p, err := os.StartProcess(os.Args[0], []string{os.Args[0], "hoard", a[1], a[2]}, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{nil, w, nil}})
+		if err != nil {
+			say(err)
+			return
+		}
+		go func() { // the group may end one alone: then there is no all
+			state, err := p.Wait()
+			fmt.Println("one ended:", state, err)
+			os.Exit(9)
+		}()
+	}
+	var b [5]byte
+	for range n {
+		if _, err := io.ReadFull(r, b[:]); err != nil || string(b[:]) != "full\n" {
+			fmt.Println("one said", string(b[:]), err)
+			os.Exit(8)
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // a watcher looks now and then
+	fmt.Println("all fit")
+}
+
+// fork fills so many MiB and has children that share them and write to none.
+func fork(a []string) {
+	if _, err := fill(a[1], false); err != nil {
+		say(err)
+		return
+	}
+	n, _ := strconv.Atoi(a[0])
+	for range n {
+		pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		if e != 0 {
+			say(e)
+			return
+		}
+		for pid == 0 { // no Go code can run here
+			syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	fmt.Println("all fit")
 }
 
 // findKey looks for a key in the session keyring.

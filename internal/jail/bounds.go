@@ -1,0 +1,168 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"bailey"
+)
+
+// bounds are what a cage may use as a whole, all its processes together. Who holds it to them stands
+// outside: a control group, or the watcher where none can be made.
+type bounds struct {
+	layer  string // layerCgroup or layerWatcher
+	memory uint64 // bytes
+	tasks  uint64 // processes and threads, with PID 1's own
+	weight uint64 // share of the processors, 100 being the usual; 0 where nobody weighs
+}
+
+const (
+	layerCgroup  = "cgroup"
+	layerWatcher = "watcher"
+	usualWeight  = 100
+)
+
+// A hold keeps one cage within bounds from before its letter until its PID 1 is gone.
+type hold interface {
+	layer() string
+	limit(bounds) error // once, before the letter goes
+	end() string        // once; which bound the cage was ended for, "" for none
+}
+
+// append adds the bounds to a canonical text.
+func (b bounds) append(text []byte) []byte {
+	if b.layer == "" {
+		return text
+	}
+	text = append(append(text, b.layer...), " memory "...)
+	text = strconv.AppendUint(text, b.memory, 10)
+	text = strconv.AppendUint(append(text, " tasks "...), b.tasks, 10)
+	if b.weight > 0 {
+		text = strconv.AppendUint(append(text, " cpu "...), b.weight, 10)
+	}
+	return append(text, '\n')
+}
+
+// absent are the layers that a cage with these bounds lacks.
+func (b bounds) absent() []string {
+	if b.layer == layerWatcher {
+		return []string{layerCgroup}
+	}
+	return nil
+}
+
+// lacks are the parts that its layer lacks.
+func (b bounds) lacks() []string {
+	if b.layer == layerCgroup && b.weight == 0 {
+		return []string{"cgroup: CPU weight"}
+	}
+	return nil
+}
+
+// overMemory and overTasks say which bound was passed.
+func (b bounds) overMemory() string {
+	return fmt.Sprintf("the tool used more than %d MiB of memory in all", b.memory>>20)
+}
+
+func (b bounds) overTasks() string {
+	return fmt.Sprintf("the tool used more than %d tasks", b.tasks)
+}
+
+// A holder knows whether this gateway can make groups. It looks for a place when it is first asked.
+type holder struct {
+	mu     sync.Mutex
+	asked  bool    // guarded by mu
+	groups *groups // nil: cages are watched; guarded by mu
+	why    error   // there are no groups; guarded by mu
+
+	looking sync.WaitGroup // watchers at work
+}
+
+func (h *holder) open() (*groups, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.asked {
+		h.groups, h.why = openGroups(os.Geteuid())
+		h.asked = true
+	}
+	return h.groups, h.why
+}
+
+// close removes what was made. A later call looks anew.
+func (h *holder) close() {
+	h.looking.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.groups != nil {
+		h.groups.close()
+	}
+	h.asked, h.groups, h.why = false, nil, nil
+}
+
+// bounds are those of a call on this host.
+func (h *holder) bounds(l bailey.Limits) bounds {
+	b := bounds{layer: layerWatcher, memory: defaultData, tasks: defaultTasks + ownTasks}
+	if g, _ := h.open(); g != nil {
+		b = g.usual()
+	}
+	if l.MemoryBytes > 0 {
+		b.memory = uint64(l.MemoryBytes)
+	}
+	if l.Tasks > 0 {
+		b.tasks = uint64(l.Tasks) + ownTasks
+	}
+	return b
+}
+
+// examine completes what was found of the layers: where cages are watched, it adds the group they lack, and
+// why; where they are held by groups, it makes one for this process's own eyes and reads its limits back.
+func (h *holder) examine(layers []Layer) []Layer {
+	g, why := h.open()
+	if g == nil {
+		return append(layers, Layer{Name: layerCgroup, How: "looked for a place to make control groups", Err: ungrouped(why)})
+	}
+	for i := range layers {
+		if l := &layers[i]; l.Name == layerCgroup && l.Err == nil {
+			l.How = "made a group and read its limits back, " + g.place()
+			if err := g.prove(); err != nil {
+				l.Err = refuse(layerCgroup, err)
+			}
+		}
+	}
+	return layers
+}
+
+// errUnheld marks a PID 1 that was started and could not be held.
+var errUnheld = errors.New("the new cage")
+
+// hold puts a PID 1 that waits for its letter under what will bound it.
+func (h *holder) hold(p *os.Process) (hold, error) {
+	if g, _ := h.open(); g != nil {
+		held, err := g.make(p.Pid)
+		if err != nil {
+			return nil, refuse(layerCgroup, fmt.Errorf("%w: %w", errUnheld, err))
+		}
+		return held, nil
+	}
+	w, err := newWatch(p, &h.looking)
+	if err != nil {
+		return nil, refuse(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
+	}
+	return w, nil
+}
+
+// limit holds the child to the plan's bounds. What holds it must be what the plan names.
+func (c *child) limit(b bounds) error {
+	if b.layer != c.hold.layer() {
+		return refuse(layerCgroup, fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layer()))
+	}
+	if err := c.hold.limit(b); err != nil {
+		return refuse(b.layer, err)
+	}
+	return nil
+}

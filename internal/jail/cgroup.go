@@ -1,0 +1,243 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A hierarchy is one mounted tree of control groups (cgroups(7)) as this process sees it. All controllers
+// share the one tree of version 2; in version 1 each has its own, or shares it with a few.
+type hierarchy struct {
+	version     int
+	controllers []string // of those a cage wants
+	mount       string   // where it is mounted
+	own         string   // this process's group, an absolute path below mount; "" when it cannot be seen
+	readOnly    bool
+}
+
+// wanted are the controllers of a cage, those it cannot do without first.
+var wanted = [...]string{"memory", "pids", "cpu"}
+
+// needed is how many of wanted there must be.
+const needed = 2
+
+// locate finds the hierarchies with the wanted controllers from the texts of /proc/self/cgroup and
+// /proc/self/mountinfo.
+func locate(groups, mountinfo string) ([]hierarchy, error) {
+	mounts := cgroupMounts(mountinfo)
+	var found []hierarchy
+	for i, c := range wanted {
+		version, own, ok := membership(groups, c)
+		h, mounted := pick(mounts, version, c)
+		if !ok || !mounted {
+			if i < needed {
+				return nil, fmt.Errorf("the controller %s is mounted nowhere", c)
+			}
+			continue
+		}
+		if k := slices.IndexFunc(found, func(f hierarchy) bool { return f.mount == h.point }); k >= 0 {
+			found[k].controllers = append(found[k].controllers, c)
+			continue
+		}
+		found = append(found, hierarchy{version: version, controllers: []string{c}, mount: h.point,
+			own: below(h.root, own), readOnly: h.readOnly})
+	}
+	return found, nil
+}
+
+// membership says in which hierarchy and group this process is for a controller. A line of version 1 names
+// its controllers; what none names is left to version 2, whose line begins with 0:: (cgroups(7)).
+func membership(groups, controller string) (version int, own string, ok bool) {
+	for line := range strings.Lines(groups) {
+		w := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(w) != 3 {
+			continue
+		}
+		if slices.Contains(strings.Split(w[1], ","), controller) {
+			return 1, w[2], true
+		}
+		if w[0] == "0" && w[1] == "" {
+			version, own, ok = 2, w[2], true
+		}
+	}
+	return version, own, ok
+}
+
+// A cgroupMount is a line of mountinfo that shows control groups.
+type cgroupMount struct {
+	version     int
+	root, point string
+	readOnly    bool
+	options     []string // of version 1: its controllers are among them
+}
+
+// cgroupMounts are those that no later mount covers (proc_pid_mountinfo(5)).
+func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
+	for line := range strings.Lines(mountinfo) {
+		head, tail, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		w, super := strings.Split(head, " "), strings.Split(tail, " ")
+		if len(w) < 6 || len(super) < 3 {
+			continue
+		}
+		m := cgroupMount{root: unescape(w[3]), point: unescape(w[4]), options: strings.Split(super[2], ",")}
+		if !path.IsAbs(m.point) || path.Clean(m.point) != m.point {
+			continue
+		}
+		mounts = slices.DeleteFunc(mounts, func(old cgroupMount) bool {
+			return old.point == m.point || below(m.point, old.point) != ""
+		})
+		m.readOnly = slices.Contains(strings.Split(w[5], ","), "ro") || slices.Contains(m.options, "ro")
+		switch super[0] {
+		case "cgroup":
+			m.version = 1
+		case "cgroup2":
+			m.version = 2
+		default:
+			continue
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts
+}
+
+// pick takes the first mount of a controller, a writable one before one that is not.
+func pick(mounts []cgroupMount, version int, controller string) (found cgroupMount, ok bool) {
+	for _, m := range mounts {
+		if m.version != version || version == 1 && !slices.Contains(m.options, controller) {
+			continue
+		}
+		if !m.readOnly {
+			return m, true
+		}
+		if !ok {
+			found, ok = m, true
+		}
+	}
+	return found, ok
+}
+
+// below returns the absolute path that p has from root on, "/" for root itself, and "" where p is not in
+// root. A group outside of a cgroup namespace begins with /.. (cgroup_namespaces(7)).
+func below(root, p string) string {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/.." || strings.HasPrefix(p, "/../") || strings.HasSuffix(p, " (deleted)") {
+		return ""
+	}
+	if root == "/" {
+		return p
+	}
+	if rest, ok := strings.CutPrefix(p, root); ok && (rest == "" || rest[0] == '/') {
+		return path.Join("/", rest)
+	}
+	return ""
+}
+
+// unescape turns the octal escapes of space, tab, newline and backslash back.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Names within a hierarchy: PARENT/bailey-UID/GATEWAY/CALL. The gateway itself stands in GATEWAY/self where
+// it had to leave its group, since of version 2 only leaves may hold processes.
+const (
+	basePrefix = "bailey-"
+	selfName   = "self"
+	callPrefix = "call-"
+)
+
+// parents are the groups below which groups of a gateway may be made, best first: root's at the top of what
+// is mounted, anybody's in the own group if that was delegated.
+func (h hierarchy) parents(root bool) ([]string, error) {
+	if h.readOnly {
+		return nil, fmt.Errorf("%s: %w", h.mount, errReadOnly)
+	}
+	var dirs []string
+	if root {
+		dirs = append(dirs, h.mount)
+	}
+	if h.own != "" {
+		dirs = append(dirs, path.Join(h.mount, outer(h.own)))
+	}
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("%s does not show the gateway's own group", h.mount)
+	}
+	return slices.Compact(dirs), nil
+}
+
+var errReadOnly = errors.New("control groups are mounted read-only")
+
+// outer is the group that a gateway was started in, also after it moved into a leaf of its own.
+func outer(own string) string {
+	gateway := path.Dir(own)
+	base := path.Dir(gateway)
+	if path.Base(own) == selfName && strings.HasPrefix(path.Base(base), basePrefix) {
+		return path.Dir(base)
+	}
+	return own
+}
+
+// A setting is a file of a group and what is written to it.
+type setting struct {
+	file, value string
+	optional    bool // kernels without the file have nothing to set
+}
+
+// fixed are the settings that every call's group has in common.
+func (h hierarchy) fixed() (list []setting) {
+	for _, c := range h.controllers {
+		switch {
+		case c == "memory" && h.version == 2:
+			list = append(list, setting{"memory.swap.max", "0", true}, // none where swap is not accounted
+				setting{"memory.oom.group", "1", true}) // Linux 4.19
+		case c == "cpu" && h.version == 2:
+			list = append(list, setting{"cpu.weight", "100", false})
+		case c == "cpu":
+			list = append(list, setting{"cpu.shares", "1024", false}) // what weight 100 is in version 1
+		}
+	}
+	return list
+}
+
+// limits are the settings of one call, in the order in which they are lowered: in version 1 the limit of
+// memory and swap together may at no time be below that of memory. They are raised the other way round.
+func (h hierarchy) limits(b bounds) (list []setting) {
+	memory, tasks := strconv.FormatUint(b.memory, 10), strconv.FormatUint(b.tasks, 10)
+	for _, c := range h.controllers {
+		switch {
+		case c == "memory" && h.version == 2:
+			list = append(list, setting{"memory.max", memory, false})
+		case c == "memory":
+			list = append(list, setting{"memory.limit_in_bytes", memory, false}, setting{"memory.memsw.limit_in_bytes", memory, true})
+		case c == "pids":
+			list = append(list, setting{"pids.max", tasks, false})
+		}
+	}
+	return list
+}
+
+// killed reads how many processes of a group the kernel ended for want of memory, from memory.events of
+// version 2 or memory.oom_control of version 1.
+func killed(events string) (n uint64) {
+	for line := range strings.Lines(events) {
+		if number, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			n, _ = strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+		}
+	}
+	return n
+}

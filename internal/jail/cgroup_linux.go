@@ -1,0 +1,239 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// groups are the places where one gateway makes a group for each call, one in each hierarchy.
+type groups struct {
+	sites []*site
+	next  atomic.Uint64
+	gone  sync.WaitGroup // removals under way
+}
+
+// openGroups finds a place in every hierarchy that a cage wants, or says why there is none.
+func openGroups(uid int) (*groups, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	hierarchies, err := locate(string(own), string(mountinfo))
+	if err != nil {
+		return nil, err
+	}
+	g := &groups{}
+	for _, h := range hierarchies {
+		s, err := openSite(h, uid)
+		switch {
+		case err == nil:
+			g.sites = append(g.sites, s)
+		case slices.Equal(h.controllers, wanted[needed:]): // a hierarchy of version 1 with nothing that is needed
+		default:
+			g.close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// place says where the groups are, for a person.
+func (g *groups) place() string {
+	var words []string
+	for _, s := range g.sites {
+		words = append(words, fmt.Sprintf("%s in %s (version %d)", strings.Join(s.controllers, ", "), s.base, s.version))
+	}
+	return strings.Join(words, "; ")
+}
+
+// prove makes a group, limits it, and compares what it says then.
+func (g *groups) prove() error {
+	c := g.fresh()
+	defer c.remove()
+	for _, s := range g.sites {
+		dir := path.Join(s.dir, c.name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		list := append(s.fixed(), s.limits(c.bounds)...)
+		if err := set(dir, list); err != nil {
+			return err
+		}
+		for _, want := range list {
+			if got := strings.TrimSpace(readKnob(path.Join(dir, want.file))); got != want.value && !want.optional {
+				return fmt.Errorf("%s says %q after %s was written", path.Join(dir, want.file), got, want.value)
+			}
+		}
+	}
+	return nil
+}
+
+// close removes what the gateway made. Its cages must have ended.
+func (g *groups) close() {
+	g.gone.Wait()
+	for _, s := range g.sites {
+		s.close()
+	}
+}
+
+// A cgroup is the control group of one cage: a directory in each hierarchy.
+type cgroup struct {
+	groups *groups
+	name   string
+	bounds bounds
+}
+
+// usual are the bounds of a call whose manifest says nothing. A group is made with them, ahead of its call.
+func (g *groups) usual() bounds {
+	b := bounds{layer: layerCgroup, memory: defaultData, tasks: defaultTasks + ownTasks}
+	if slices.ContainsFunc(g.sites, func(s *site) bool { return slices.Contains(s.controllers, "cpu") }) {
+		b.weight = usualWeight
+	}
+	return b
+}
+
+// fresh is a group that is not made yet.
+func (g *groups) fresh() *cgroup {
+	return &cgroup{groups: g, name: callPrefix + strconv.FormatUint(g.next.Add(1), 10), bounds: g.usual()}
+}
+
+// make makes a group and puts a process into it. The cage's other processes are born there.
+func (g *groups) make(pid int) (*cgroup, error) {
+	c := g.fresh()
+	for _, s := range g.sites {
+		dir := path.Join(s.dir, c.name)
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			err = set(dir, append(s.fixed(), s.limits(c.bounds)...))
+		}
+		if err == nil {
+			err = writeKnob(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+		}
+		if err != nil {
+			// The process must be out of the groups before they can go: whoever asked ends it.
+			g.gone.Go(c.remove)
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *cgroup) layer() string { return layerCgroup }
+
+func (c *cgroup) limit(b bounds) error {
+	if b == c.bounds {
+		return nil
+	}
+	for _, s := range c.groups.sites {
+		list := s.limits(b)
+		if b.memory > c.bounds.memory {
+			slices.Reverse(list)
+		}
+		if err := set(path.Join(s.dir, c.name), list); err != nil {
+			return err
+		}
+	}
+	c.bounds = b
+	return nil
+}
+
+// end says whether the kernel had to end processes for want of memory, and has the group removed: that
+// takes longer than a call need wait for.
+func (c *cgroup) end() (over string) {
+	for _, s := range c.groups.sites {
+		if slices.Contains(s.controllers, "memory") && killed(readKnob(path.Join(s.dir, c.name, s.events()))) > 0 {
+			over = c.bounds.overMemory()
+		}
+	}
+	c.groups.gone.Go(c.remove)
+	return over
+}
+
+func (c *cgroup) remove() {
+	for _, s := range c.groups.sites {
+		clearGroup(path.Join(s.dir, c.name), patience)
+	}
+}
+
+// events is the file that counts what the kernel did for want of memory.
+func (h hierarchy) events() string {
+	if h.version == 1 {
+		return "memory.oom_control"
+	}
+	return "memory.events"
+}
+
+// How long a removal is tried: of a call's group, which its processes have just left, and of what a dead
+// gateway left, while others wait for the base.
+const (
+	patience      = 2 * time.Second
+	sweepPatience = 20 * time.Millisecond
+)
+
+// clearGroup removes one group. What lives in it although its PID 1 is gone, nothing that is known of, is
+// killed where the kernel can (version 2, Linux 5.14). What stays is left to the next gateway's sweep.
+func clearGroup(dir string, patience time.Duration) {
+	end := time.Now().Add(patience)
+	for wait := time.Millisecond; unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end); wait *= 2 {
+		writeKnob(path.Join(dir, "cgroup.kill"), "1")
+		time.Sleep(wait)
+	}
+}
+
+// set writes settings, all or an error that names the one.
+func set(dir string, list []setting) error {
+	for _, s := range list {
+		if err := writeKnob(path.Join(dir, s.file), s.value); err != nil && !(s.optional && errors.Is(err, unix.ENOENT)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeKnob writes a value to a file that exists. Control group files take one write and answer with its errno.
+func writeKnob(file, value string) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer unix.Close(fd)
+	for {
+		_, err := unix.Write(fd, []byte(value))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "write " + value + " to", Path: file, Err: err}
+		}
+		return nil
+	}
+}
+
+// readKnob reads a short file, "" when it cannot be.
+func readKnob(file string) string {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var b [4096]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
+}

@@ -1,0 +1,237 @@
+package jail
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A site is the group of one gateway in one hierarchy. Its lock is held as long as the gateway lives, so
+// that others can tell a dead gateway's site and sweep it. The base above it, one for each user, is locked
+// only while sites come and go.
+type site struct {
+	hierarchy
+	parent string // the group that base is in
+	base   string
+	dir    string // the site itself
+	lock   int    // descriptor of dir with a flock(2)
+	moved  bool   // this process lives in dir/self
+}
+
+// openSite makes a site below the first parent that lets it.
+func openSite(h hierarchy, uid int) (*site, error) {
+	parents, err := h.parents(uid == 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.genuine(); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, parent := range parents {
+		s := &site{hierarchy: h, parent: parent, base: path.Join(parent, basePrefix+strconv.Itoa(uid)), lock: -1}
+		if err := s.open(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return s, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+// genuine refuses a directory that is no control group's: a limit written to an ordinary file limits nothing.
+func (h hierarchy) genuine() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(h.mount, &fs); err != nil {
+		return &os.PathError{Op: "statfs", Path: h.mount, Err: err}
+	}
+	if want := map[int]int64{1: unix.CGROUP_SUPER_MAGIC, 2: unix.CGROUP2_SUPER_MAGIC}[h.version]; int64(fs.Type) != want {
+		return fmt.Errorf("%s is not a hierarchy of control groups of version %d", h.mount, h.version)
+	}
+	return nil
+}
+
+func (s *site) open() error {
+	base, err := s.lockBase()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(base)
+	s.sweep()
+	var random [4]byte
+	rand.Read(random[:])
+	s.dir = path.Join(s.base, fmt.Sprintf("%d-%x", os.Getpid(), random))
+	if err := os.Mkdir(s.dir, 0o755); err != nil {
+		unix.Rmdir(s.base)
+		return err
+	}
+	if s.lock, err = locked(s.dir); err == nil && s.version == 2 {
+		err = s.enable()
+	}
+	if err != nil {
+		s.abandon()
+	}
+	return err
+}
+
+// lockBase makes the base where it is not there, and returns it locked. Whoever held it last may have
+// removed it meanwhile: then what was locked is no longer what the name means.
+func (s *site) lockBase() (int, error) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if err := os.Mkdir(s.base, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return -1, err
+		}
+		fd, err := locked(s.base)
+		if err == nil && same(fd, s.base) {
+			return fd, nil
+		}
+		if err == nil {
+			unix.Close(fd)
+		}
+		if time.Now().After(end) {
+			return -1, fmt.Errorf("%s stays locked by another process: %w", s.base, unix.EAGAIN)
+		}
+	}
+}
+
+// locked opens a directory and locks it, or refuses at once.
+func locked(dir string) (int, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		return -1, &os.PathError{Op: "flock", Path: dir, Err: err}
+	}
+	return fd, nil
+}
+
+func same(fd int, name string) bool {
+	var opened, named unix.Stat_t
+	return unix.Fstat(fd, &opened) == nil && unix.Lstat(name, &named) == nil && opened.Dev == named.Dev && opened.Ino == named.Ino
+}
+
+// sweep removes the sites of gateways that are gone. The lock of one that lives cannot be had. The base is locked.
+func (s *site) sweep() {
+	entries, err := os.ReadDir(s.base)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		dir := path.Join(s.base, e.Name())
+		if !e.IsDir() {
+			continue
+		}
+		if fd, err := locked(dir); err == nil {
+			raze(dir)
+			unix.Close(fd)
+		}
+	}
+}
+
+// raze removes a site with the groups in it. Nothing is ended but what is left in the group of a call: self
+// may hold a process that is no gateway any more and lives.
+func raze(dir string) error {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && strings.HasPrefix(e.Name(), callPrefix):
+			clearGroup(name, sweepPatience)
+		case e.IsDir():
+			unix.Rmdir(name)
+		}
+	}
+	return unix.Rmdir(dir)
+}
+
+// enable has the controllers reach the groups of calls. What is needed must be there; a weight of the
+// processors is taken where it can be had.
+func (s *site) enable() error {
+	offered := strings.Fields(readKnob(path.Join(s.parent, "cgroup.controllers")))
+	var have []string
+	for _, c := range s.controllers {
+		if slices.Contains(offered, c) {
+			have = append(have, c)
+		} else if slices.Contains(wanted[:needed], c) {
+			return fmt.Errorf("%s has no controller %s: %w", s.parent, c, unix.ENODEV)
+		}
+	}
+	err := s.hand(have)
+	if k := slices.Index(have, "cpu"); err != nil && k >= 0 { // it refuses where realtime processes are about
+		have = slices.Delete(have, k, k+1)
+		err = s.hand(have)
+	}
+	s.controllers = have
+	return err
+}
+
+// hand makes parent, base and site hand controllers down in turn.
+func (s *site) hand(controllers []string) error {
+	value := "+" + strings.Join(controllers, " +")
+	for _, dir := range []string{s.parent, s.base, s.dir} {
+		file := path.Join(dir, "cgroup.subtree_control")
+		err := writeKnob(file, value)
+		if errors.Is(err, unix.EBUSY) && !s.moved { // the parent has processes: perhaps only this one
+			if err = s.leave(); err == nil {
+				err = writeKnob(file, value)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave moves this process into a leaf of its own: of version 2 a group that hands controllers down has no
+// processes itself, the root excepted (cgroups(7), "no internal processes").
+func (s *site) leave() error {
+	leaf := path.Join(s.dir, selfName)
+	if err := os.Mkdir(leaf, 0o755); err != nil {
+		return err
+	}
+	s.moved = true
+	return writeKnob(path.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid()))
+}
+
+// close removes the site, and the base when no other gateway has one. A process that moved into its site
+// cannot leave it, for the parent may hand controllers down to others: it stays there, locked, until it ends.
+func (s *site) close() {
+	if s.moved {
+		entries, _ := os.ReadDir(s.dir)
+		for _, e := range entries {
+			if e.IsDir() && e.Name() != selfName {
+				clearGroup(path.Join(s.dir, e.Name()), patience)
+			}
+		}
+		return
+	}
+	if base, err := s.lockBase(); err == nil {
+		s.sweep()
+		s.abandon()
+		unix.Close(base)
+	}
+}
+
+// abandon gives back what there is of a site. The base is locked.
+func (s *site) abandon() {
+	if s.moved { // the parent hands nothing down, or this process could not have been in its way
+		writeKnob(path.Join(s.parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
+	}
+	raze(s.dir)
+	unix.Rmdir(s.base)
+	if s.lock >= 0 {
+		unix.Close(s.lock)
+	}
+	s.lock = -1
+}

@@ -1,0 +1,308 @@
+package jail
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The watcher looks this often; the first time sooner, for a tool that begins by taking memory.
+const (
+	firstLook = 5 * time.Millisecond
+	nextLook  = 50 * time.Millisecond
+)
+
+// exactTime bounds the exact look, in which the kernel walks page tables: some milliseconds for 100 MiB.
+const exactTime = 500 * time.Millisecond
+
+// A watch stands in for a control group: it adds up what the processes of a cage use and ends the cage when
+// that is too much. Between two looks a cage can pass its bounds, and nothing shares the processors out.
+//
+// It finds the processes from PID 1 down, through descriptors of their directories in /proc: such a
+// descriptor never comes to mean another process, whatever pid is used again.
+type watch struct {
+	process *os.Process
+	root    int // descriptor of /proc/PID of PID 1
+	bounds  bounds
+	begun   bool
+	stop    chan struct{}
+	said    chan string     // takes what the cage was ended for, before it is
+	looking *sync.WaitGroup // of all watches
+}
+
+// newWatch opens the way to PID 1, which nobody has waited for yet, and proves that it can be seen.
+func newWatch(p *os.Process, looking *sync.WaitGroup) (*watch, error) {
+	w := &watch{process: p, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
+	var err error
+	if w.root, err = openDir(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
+		return nil, err
+	}
+	if _, err := w.look(time.Time{}); err != nil {
+		unix.Close(w.root)
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *watch) layer() string { return layerWatcher }
+
+func (w *watch) limit(b bounds) error {
+	w.bounds, w.begun = b, true
+	w.looking.Go(func() {
+		defer unix.Close(w.root)
+		if over := w.watch(); over != "" {
+			w.said <- over
+			w.process.Kill()
+		}
+	})
+	return nil
+}
+
+// end waits for no look that is under way: what ended the cage was said before.
+func (w *watch) end() (over string) {
+	close(w.stop)
+	if !w.begun {
+		unix.Close(w.root)
+	}
+	select {
+	case over = <-w.said:
+	default:
+	}
+	return over
+}
+
+// watch looks until the cage is over its bounds, or gone.
+func (w *watch) watch() (over string) {
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return ""
+		case <-timer.C:
+		}
+		u, err := w.look(time.Time{})
+		if err == nil && u.memory > w.bounds.memory { // pages that processes share were counted for each
+			u, err = w.look(time.Now().Add(exactTime))
+		}
+		switch {
+		case gone(err):
+			return ""
+		case err != nil: // a watcher that cannot look holds nothing
+			return "the watcher could not look at the tool any more (" + err.Error() + ")"
+		case u.memory > w.bounds.memory:
+			return w.bounds.overMemory()
+		case u.tasks > w.bounds.tasks:
+			return w.bounds.overTasks()
+		}
+		timer.Reset(nextLook)
+	}
+}
+
+// usage is what processes have together: bytes of memory of their own, and threads.
+type usage struct{ memory, tasks uint64 }
+
+// look adds up PID 1 and all its descendants; nothing leaves a pid namespace's init. Until the time exact,
+// pages that several share are counted in parts, as the kernel does it.
+func (w *watch) look(exact time.Time) (sum usage, err error) {
+	type link struct{ pid, parent int }
+	children, err := w.add(&sum, w.root, exact)
+	if err != nil {
+		return usage{}, err
+	}
+	var queue []link
+	for parent := w.process.Pid; ; {
+		for _, pid := range children {
+			queue = append(queue, link{pid, parent})
+		}
+		if len(queue) == 0 {
+			return sum, nil
+		}
+		next := queue[0]
+		queue, parent = queue[1:], next.pid
+		if children, err = w.follow(&sum, next.pid, next.parent, exact); err != nil {
+			return usage{}, err
+		}
+	}
+}
+
+// follow adds one process below PID 1 unless it is gone.
+func (w *watch) follow(sum *usage, pid, parent int, exact time.Time) (children []int, err error) {
+	dir, err := openDir(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid))
+	if err == nil {
+		defer unix.Close(dir)
+		var s status
+		s, err = readStatus(dir)
+		// An orphan becomes PID 1's. Any other parent means that the pid was used again.
+		if err == nil && (s.parent == parent || s.parent == w.process.Pid) {
+			children, err = w.add(sum, dir, exact)
+		}
+	}
+	if gone(err) {
+		return nil, nil
+	}
+	return children, err
+}
+
+// add counts the process whose directory is open, and returns its children.
+func (w *watch) add(sum *usage, dir int, exact time.Time) ([]int, error) {
+	s, err := readStatus(dir)
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := proportion(dir, exact); ok {
+		s.memory = n
+	}
+	sum.memory += s.memory
+	sum.tasks += s.threads
+	return children(dir)
+}
+
+// proportion is what a process's share of its memory comes to (proc_pid_smaps_rollup(5)), as long as there
+// is time, and where the kernel shows it: a process can forbid that to its own uid, and then counts in full.
+func proportion(dir int, until time.Time) (uint64, bool) {
+	if !time.Now().Before(until) {
+		return 0, false
+	}
+	text, err := readAt(dir, "smaps_rollup")
+	if err != nil {
+		return 0, false
+	}
+	n, found := kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+	return n, found == 3
+}
+
+// children are the pids of a process's children, over all its threads.
+func children(dir int) (pids []int, err error) {
+	fd, err := openDir(dir, "task")
+	if err != nil {
+		return nil, err
+	}
+	task := os.NewFile(uintptr(fd), "task")
+	defer task.Close()
+	threads, err := task.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, thread := range threads {
+		text, err := readAt(dir, "task/"+thread+"/children")
+		if gone(err) {
+			if _, err := readAt(dir, "task/"+thread+"/comm"); err == nil {
+				return nil, errNoChildren
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for word := range bytes.FieldsSeq(text) {
+			pid, err := strconv.Atoi(string(word))
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+var errNoChildren = errors.New("the kernel does not list children (CONFIG_PROC_CHILDREN)")
+
+// status is what the watcher wants of a process (proc_pid_status(5)).
+type status struct {
+	parent  int
+	threads uint64
+	memory  uint64 // bytes: private, shared without a file, and swapped out
+}
+
+func readStatus(dir int) (status, error) {
+	text, err := readAt(dir, "status")
+	if err != nil {
+		return status{}, err
+	}
+	return parseStatus(text)
+}
+
+// parseStatus reads /proc/PID/status. A process that has ended and waits for its parent has no memory.
+func parseStatus(text []byte) (s status, err error) {
+	var parent, threads bool
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); name {
+		case "PPid":
+			s.parent, err = strconv.Atoi(value)
+			parent = err == nil
+		case "Threads":
+			s.threads, err = strconv.ParseUint(value, 10, 32)
+			threads = err == nil
+		}
+	}
+	if !parent || !threads {
+		return status{}, errors.New("/proc shows a process without its parent or threads")
+	}
+	s.memory, _ = kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
+	return s, nil
+}
+
+// kilobytes adds up lines such as "RssAnon:	     12 kB", in bytes, and counts them.
+func kilobytes(text []byte, names ...string) (sum uint64, found int) {
+	for line := range bytes.Lines(text) {
+		w := bytes.Fields(line)
+		if len(w) != 3 || string(w[2]) != "kB" {
+			continue
+		}
+		for _, name := range names {
+			if string(w[0]) != name {
+				continue
+			}
+			if n, err := strconv.ParseUint(string(w[1]), 10, 50); err == nil {
+				sum += n << 10
+				found++
+			}
+		}
+	}
+	return sum, found
+}
+
+// gone tells whether an error means that the process is no more.
+func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
+
+func openDir(at int, name string) (int, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// readAt reads a file of /proc, at most 64 KiB of it.
+func readAt(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 2<<10)
+	for len(b) < 64<<10 {
+		b = slices.Grow(b, 1<<10)
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		if n == 0 {
+			break
+		}
+		b = b[:len(b)+n]
+	}
+	return b, nil
+}
