@@ -128,9 +128,10 @@ func look(t *testing.T, s *site) traces {
 		t.Fatal(err)
 	}
 	found.mounts = strings.Split(string(table), "\n")
+	calls := map[string]int{}
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "bailey") && s.owns(path) {
-			found.groups = append(found.groups, path)
+			found.groups = append(found.groups, nameless(path, pid, calls))
 		}
 		return nil
 	})
@@ -163,6 +164,23 @@ func look(t *testing.T, s *site) traces {
 		}
 	}
 	return found
+}
+
+// nameless is a group's path without what differs between gateways of which each keeps one call ready: the name
+// of the gateway that lives, and the number of its call. A second call's group has another name than the first.
+func nameless(group string, pid int, calls map[string]int) string {
+	parts := strings.Split(group, "/")
+	for i, p := range parts {
+		switch {
+		case strings.HasPrefix(p, strconv.Itoa(pid)+"-"):
+			parts[i] = "gateway"
+		case strings.HasPrefix(p, "call-") && parts[i-1] == "gateway":
+			of := strings.Join(parts[:i], "/")
+			parts[i] = fmt.Sprintf("call %d", calls[of])
+			calls[of]++
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // owns tells whether a name that carries the id of a process carries one of this home's gateways, dead or alive.
