@@ -112,7 +112,10 @@ func (p *plan) bounded() (string, error) {
 
 // lines names the layer of each line of the canonical text, "" for scaffolding.
 func (p *plan) lines() []string {
-	layers := append(make([]string, 0, 2+len(p.steps)+len(p.lent)), "", cloneLayers[0])
+	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", cloneLayers[0])
+	if p.bounds.layer != "" {
+		layers = append(layers, p.bounds.layer)
+	}
 	for _, s := range p.steps {
 		layers = append(layers, s.layer)
 	}
