@@ -132,15 +132,15 @@ func (s *site) sweep() {
 			continue
 		}
 		if fd, err := locked(dir); err == nil {
-			raze(dir)
+			clearSite(dir)
 			unix.Close(fd)
 		}
 	}
 }
 
-// raze removes a site with the groups in it. Nothing is ended but what is left in the group of a call: self
+// clearSite removes a site with the groups in it. Nothing is ended but what is left in the group of a call: self
 // may hold a process that is no gateway any more and lives.
-func raze(dir string) error {
+func clearSite(dir string) error {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
@@ -228,7 +228,7 @@ func (s *site) abandon() {
 	if s.moved { // the parent hands nothing down, or this process could not have been in its way
 		writeKnob(path.Join(s.parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 	}
-	raze(s.dir)
+	clearSite(s.dir)
 	unix.Rmdir(s.base)
 	if s.lock >= 0 {
 		unix.Close(s.lock)

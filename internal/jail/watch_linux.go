@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +39,7 @@ type watch struct {
 func newWatch(p *os.Process, looking *sync.WaitGroup) (*watch, error) {
 	w := &watch{process: p, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
 	var err error
-	if w.root, err = openDir(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
+	if w.root, err = openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
 		return nil, err
 	}
 	if _, err := w.look(time.Time{}); err != nil {
@@ -135,7 +133,7 @@ func (w *watch) look(exact time.Time) (sum usage, err error) {
 
 // follow adds one process below PID 1 unless it is gone.
 func (w *watch) follow(sum *usage, pid, parent int, exact time.Time) (children []int, err error) {
-	dir, err := openDir(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid))
+	dir, err := openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid))
 	if err == nil {
 		defer unix.Close(dir)
 		var s status
@@ -181,7 +179,7 @@ func proportion(dir int, until time.Time) (uint64, bool) {
 
 // children are the pids of a process's children, over all its threads.
 func children(dir int) (pids []int, err error) {
-	fd, err := openDir(dir, "task")
+	fd, err := openProc(dir, "task")
 	if err != nil {
 		return nil, err
 	}
@@ -215,94 +213,13 @@ func children(dir int) (pids []int, err error) {
 
 var errNoChildren = errors.New("the kernel does not list children (CONFIG_PROC_CHILDREN)")
 
-// status is what the watcher wants of a process (proc_pid_status(5)).
-type status struct {
-	parent  int
-	threads uint64
-	memory  uint64 // bytes: private, shared without a file, and swapped out
-}
-
-func readStatus(dir int) (status, error) {
-	text, err := readAt(dir, "status")
-	if err != nil {
-		return status{}, err
-	}
-	return parseStatus(text)
-}
-
-// parseStatus reads /proc/PID/status. A process that has ended and waits for its parent has no memory.
-func parseStatus(text []byte) (s status, err error) {
-	var parent, threads bool
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		switch value = strings.TrimSpace(value); name {
-		case "PPid":
-			s.parent, err = strconv.Atoi(value)
-			parent = err == nil
-		case "Threads":
-			s.threads, err = strconv.ParseUint(value, 10, 32)
-			threads = err == nil
-		}
-	}
-	if !parent || !threads {
-		return status{}, errors.New("/proc shows a process without its parent or threads")
-	}
-	s.memory, _ = kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
-	return s, nil
-}
-
-// kilobytes adds up lines such as "RssAnon:	     12 kB", in bytes, and counts them.
-func kilobytes(text []byte, names ...string) (sum uint64, found int) {
-	for line := range bytes.Lines(text) {
-		w := bytes.Fields(line)
-		if len(w) != 3 || string(w[2]) != "kB" {
-			continue
-		}
-		for _, name := range names {
-			if string(w[0]) != name {
-				continue
-			}
-			if n, err := strconv.ParseUint(string(w[1]), 10, 50); err == nil {
-				sum += n << 10
-				found++
-			}
-		}
-	}
-	return sum, found
-}
-
 // gone tells whether an error means that the process is no more.
 func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
-func openDir(at int, name string) (int, error) {
+func openProc(at int, name string) (int, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return fd, nil
-}
-
-// readAt reads a file of /proc, at most 64 KiB of it.
-func readAt(dir int, name string) ([]byte, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer unix.Close(fd)
-	b := make([]byte, 0, 2<<10)
-	for len(b) < 64<<10 {
-		b = slices.Grow(b, 1<<10)
-		n, err := unix.Read(fd, b[len(b):cap(b)])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, &os.PathError{Op: "read", Path: name, Err: err}
-		}
-		if n == 0 {
-			break
-		}
-		b = b[:len(b)+n]
-	}
-	return b, nil
 }
