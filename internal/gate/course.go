@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -129,8 +130,19 @@ func (c *course) request() bailey.Request {
 }
 
 func (c *course) decide(context.Context) error {
-	c.decision = c.Policy.Decide(c.request())
+	c.decision = c.judged()
 	return denial(c.decision)
+}
+
+// judged is the policy's decision. A denial where the host gives a lesser cage than the full one says how
+// to have that, for it may be why.
+func (c *course) judged() bailey.Decision {
+	d := c.Policy.Decide(c.request())
+	if cage := c.run.Cage(); d.Effect == bailey.Deny && cage.Lesser != "" {
+		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
+		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
+	}
+	return d
 }
 
 func (c *course) preHooks(ctx context.Context) (err error) {
@@ -212,7 +224,7 @@ func (c *course) question() bailey.Question {
 // hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
 // which approve has seen.
 func (c *course) confirm(context.Context) error {
-	d := c.Policy.Decide(c.request())
+	d := c.judged()
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
 		d.Reason = "the rules ask for another approval now: " + d.Reason

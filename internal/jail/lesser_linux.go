@@ -83,10 +83,12 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 		p.add("caps-none", inside.Bounding, nil)
 		p.add("caps-none", inside.Securebits, []uint64{securebits})
 		p.add("ids", inside.Ids, []uint64{uint64(h.uid), uint64(h.uid)})
-		p.steps = append(p.steps, reach...)
 	}
 	p.add("keyring", inside.Keyring, nil)
 	p.add("caps-none", inside.Caps, nil)
+	if h.donate {
+		p.steps = append(p.steps, reach...) // now that no capability reaches further
+	}
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	p.add("landlock", inside.Restrict, nil)
 	p.add("subreaper", inside.Leash, nil)

@@ -62,12 +62,17 @@ func (p *plan) donations() (n int) {
 	return n
 }
 
+// first are the layers that stand before the first step.
+func (p *plan) first() []string {
+	if p.lesser {
+		return keeperLayers
+	}
+	return cloneLayers
+}
+
 // layers names what the plan applies, once each, in the order in which it holds.
 func (p *plan) layers() []string {
-	names := slices.Clone(cloneLayers)
-	if p.lesser {
-		names = slices.Clone(keeperLayers)
-	}
+	names := slices.Clone(p.first())
 	if p.bounds.layer != "" {
 		names = append(names, p.bounds.layer)
 	}
@@ -90,11 +95,11 @@ func (p *plan) layers() []string {
 // elsewhere in a receipt, redacted, and this text is kept as it is. Words are quoted, so no two plans
 // share a text.
 func (p *plan) String() string {
-	head := "\nclone " + strings.Join(cloneLayers, " ") + "\n"
+	head := "\nclone "
 	if p.lesser {
-		head = "\nkind landlock " + strings.Join(keeperLayers, " ") + "\n"
+		head = "\nkind landlock "
 	}
-	b := append(append(make([]byte, 0, 8<<10), planVersion...), head...)
+	b := append(make([]byte, 0, 8<<10), planVersion+head+strings.Join(p.first(), " ")+"\n"...)
 	b = p.bounds.append(b)
 	for _, s := range p.steps {
 		b = append(s.append(b), '\n')
@@ -121,7 +126,7 @@ func (p *plan) bounded() (string, error) {
 
 // lines names the layer of each line of the canonical text, "" for scaffolding.
 func (p *plan) lines() []string {
-	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", cloneLayers[0])
+	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", p.first()[0])
 	if p.bounds.layer != "" {
 		layers = append(layers, p.bounds.layer)
 	}

@@ -90,18 +90,20 @@ func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (baile
 var never = bailey.Exit{Code: bailey.NeverRan}
 
 // live builds the cage, feeds and drains it, and waits for its end.
-func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (bailey.Exit, error) {
+func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	if r.plan.lesser {
-		var err error
-		if r.nest, err = newNest(r.jail.nests, r.jail.hostUID, r.jail.hostGID); err != nil {
-			return never, err
-		}
-		defer r.nest.remove()
-		r.settle(steps)
+	leave, err := r.settle(steps)
+	if err != nil {
+		return never, err
 	}
+	defer func() {
+		if lerr := leave(); lerr != nil && err == nil {
+			err = &bailey.Error{Kind: bailey.Internal, Message: "the call's private directory could not be removed", Err: lerr,
+				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
+		}
+	}()
 	donated, err := r.donate(steps) // a first time, so that the letter says which is which
 	if err != nil {
 		closeAll(donated)
@@ -137,8 +139,15 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	return r.judge(ctx, e)
 }
 
-// settle fills in what is known only now: where the private directory is, and how many tasks its user has.
-func (r *run) settle(steps []inside.Step) {
+// settle makes a lesser cage's private directory, until leave, and fills in what is known only now: where that
+// is, and how many tasks its user has.
+func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
+	if !r.plan.lesser {
+		return func() error { return nil }, nil
+	}
+	if r.nest, err = newNest(r.jail.nests, r.jail.hostUID, r.jail.hostGID); err != nil {
+		return nil, err
+	}
 	for i := range steps {
 		switch s := &steps[i]; s.Op {
 		case inside.Tasks:
@@ -148,6 +157,7 @@ func (r *run) settle(steps []inside.Step) {
 			s.S = append(s.S[:from:from], nested(s.S[from:], r.nest.path)...)
 		}
 	}
+	return r.nest.remove, nil
 }
 
 // judge turns how PID 1 ended into how the tool ended.

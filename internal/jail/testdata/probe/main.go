@@ -104,8 +104,11 @@ var verbs = map[string]func([]string){
 	},
 	"fork": fork,
 
-	"signal": func(a []string) { n, _ := strconv.Atoi(a[0]); say(syscall.Kill(n, 0)) },
-	"trace":  func(a []string) { n, _ := strconv.Atoi(a[0]); trace(n) },
+	"signal": func(a []string) { say(syscall.Kill(pid(a[0]), 0)) },
+	"trace":  func(a []string) { trace(pid(a[0])) },
+	"stay":   func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]); time.Sleep(time.Minute) },
+	"forks":  func([]string) { forks(false) },
+	"flees":  func([]string) { forks(true) },
 	"meta":   func(a []string) { meta(a[0]) },
 	"sysv":   func([]string) { sysv() },
 	"mess":   func([]string) { say(mess()) },
@@ -115,6 +118,7 @@ var verbs = map[string]func([]string){
 		finish(p)
 	},
 	"parent": func([]string) { fmt.Println(os.Getppid()) },
+	"breed":  func(a []string) { breed(a[0]) },
 }
 
 // say prints ok or what the error comes down to.
@@ -305,6 +309,18 @@ func finish(p *os.Process) {
 	if p != nil {
 		p.Wait()
 	}
+}
+
+// pid reads the number of a process, or takes the parent's.
+func pid(word string) int {
+	if word == "parent" {
+		return os.Getppid()
+	}
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 // trace tries to read and steer another process.
@@ -500,4 +516,38 @@ func findKey(name string) error {
 		return e
 	}
 	return nil
+}
+
+// breed starts itself over and over, in sessions of their own and deaf, and so do those it starts.
+func breed(token string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	for {
+		if spawn(nil, "breed", token) != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// forks forks for ever, in raw system calls, for a forked child has no Go runtime to speak of. All its
+// children do the same; or each process ends once it has forked, so that none lives for long but the first.
+func forks(flee bool) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	nap := syscall.Timespec{Nsec: 1e6}
+	first := true
+	for {
+		pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		switch {
+		case e != 0:
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		case pid == 0:
+			first = false
+		case flee && first:
+			for {
+				syscall.RawSyscall(syscall.SYS_WAIT4, ^uintptr(0), 0, 0)
+				syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+			}
+		case flee:
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
 }
