@@ -21,6 +21,12 @@ import (
 // that could not build its cage is no answer. Nothing has run, so a new one tries once more.
 func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
 	defer func() { go j.arm(p.lesser) }()
+	if p.lesser {
+		if err := j.adopt(); err != nil {
+			return ending{}, err
+		}
+		defer j.disown()
+	}
 	deadline := time.Now().Add(timeout)
 	if c := j.disarm(p.lesser); c != nil {
 		e, err := j.deliver(ctx, c, p.bounds, message, files, timeout)

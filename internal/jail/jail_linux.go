@@ -34,6 +34,7 @@ type Jail struct {
 	nests    string // the directory of the lesser cages' private directories
 
 	gathering sync.Mutex // held while orphans are ended
+	calls     int        // in the lesser cage now; guarded by gathering
 
 	mu   sync.Mutex
 	maps map[owner]*os.File // user namespaces for idmapped binds, by the owner they map; guarded by mu

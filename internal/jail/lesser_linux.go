@@ -34,10 +34,7 @@ func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
 	if err != nil {
 		if j.landlock == 0 {
 			return "", &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: neither namespaces nor Landlock can be had here", Err: err,
-				Hint: bailey.HintOf(err) + "; or, for the cage landlock: " + bailey.HintOf(errNoLandlock)}
-		}
-		if err := adopt(); err != nil {
-			return "", refuse("subreaper", err)
+				Hint: bailey.HintOf(err) + "; or, for the cage landlock, use Linux 5.13 or newer with landlock in the lsm= list of its command line"}
 		}
 		j.lesser = strings.Join(strings.Fields(err.Error()+"; "+bailey.HintOf(err)), " ")
 	}

@@ -16,9 +16,26 @@ import (
 // that none can shed: no_new_privs, and a system call filter more than this process has. The PID 1 of a
 // full cage has these too, and another PID namespace.
 
-// adopt makes this process the one that orphans of its keepers come to.
-func adopt() error {
-	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+// adopt makes this process the one that orphans of its keepers come to, until as many calls have ended as
+// began: others' orphans, which come too and are nobody's to wait for, are not to gather here for ever.
+func (j *Jail) adopt() error {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	if j.calls == 0 {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return refuse("subreaper", os.NewSyscallError("prctl", err))
+		}
+	}
+	j.calls++
+	return nil
+}
+
+func (j *Jail) disown() {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	if j.calls--; j.calls == 0 {
+		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	}
 }
 
 // endOrphans ends what killed keepers have left. As in package inside, none is reaped before all have died.
