@@ -79,14 +79,22 @@ func children(pid int) (pids []int) {
 		if !ok {
 			return claimants(pid)
 		}
-		n := 0
-		for _, c := range text {
-			if c != ' ' {
-				n = 10*n + int(c-'0')
-			} else if n > 0 {
-				pids, n = append(pids, n), 0
-			}
+		pids = append(pids, pidsIn(text)...)
+	}
+	return pids
+}
+
+// pidsIn reads numbers that are each followed by a space.
+func pidsIn(text []byte) (pids []int) {
+	from := 0
+	for i, c := range text {
+		if c != ' ' {
+			continue
 		}
+		if n, ok := number10(string(text[from:i])); ok {
+			pids = append(pids, n)
+		}
+		from = i + 1
 	}
 	return pids
 }
@@ -100,17 +108,26 @@ func claimants(parent int) (pids []int) {
 	return pids
 }
 
-// parentOf reads the fourth field of stat: the second is a name in brackets, which may hold anything.
-func parentOf(pid int) (parent int) {
+func parentOf(pid int) int {
 	text, _ := read("/proc/" + decimal(pid) + "/stat")
-	at := len(text) - 1
-	for at >= 0 && text[at] != ')' {
+	return parentIn(text)
+}
+
+// parentIn reads the fourth field of stat (proc_pid_stat(5)), 0 where there is none: the second is the
+// process's own name in brackets, which may hold anything.
+func parentIn(stat []byte) int {
+	at := len(stat) - 1
+	for at >= 0 && stat[at] != ')' {
 		at--
 	}
-	for i := at + len(") S "); at >= 0 && i < len(text) && text[i] != ' '; i++ {
-		parent = 10*parent + int(text[i]-'0')
+	from := at + len(") S ")
+	for i := from; at >= 0 && i < len(stat); i++ {
+		if stat[i] == ' ' {
+			parent, _ := number10(string(stat[from:i]))
+			return parent
+		}
 	}
-	return parent
+	return 0
 }
 
 // numbersIn lists the entries of a directory that are numbers.
