@@ -130,19 +130,8 @@ func (c *course) request() bailey.Request {
 }
 
 func (c *course) decide(context.Context) error {
-	c.decision = c.judged()
-	return denial(c.decision)
-}
-
-// judged is the policy's decision. A denial where the host gives a lesser cage than the full one says how
-// to have that, for it may be why.
-func (c *course) judged() bailey.Decision {
-	d := c.Policy.Decide(c.request())
-	if cage := c.run.Cage(); d.Effect == bailey.Deny && cage.Lesser != "" {
-		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
-		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
-	}
-	return d
+	c.decision = c.Policy.Decide(c.request())
+	return c.denial(c.decision)
 }
 
 func (c *course) preHooks(ctx context.Context) (err error) {
@@ -224,14 +213,14 @@ func (c *course) question() bailey.Question {
 // hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
 // which approve has seen.
 func (c *course) confirm(context.Context) error {
-	d := c.judged()
+	d := c.Policy.Decide(c.request())
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
 		d.Reason = "the rules ask for another approval now: " + d.Reason
 		d.Hint = "call again"
 	}
 	c.decision = d
-	return denial(d)
+	return c.denial(d)
 }
 
 func (c *course) lend(ctx context.Context) error {
@@ -317,6 +306,15 @@ func denial(d bailey.Decision) error {
 		reason = "no rule allows this"
 	}
 	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
+}
+
+// denial says of a call whose cage is a lesser one than the full how to have that, for it may be why.
+func (c *course) denial(d bailey.Decision) error {
+	if cage := c.run.Cage(); cage.Lesser != "" {
+		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
+		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
+	}
+	return denial(d)
 }
 
 // tighten joins two decisions: the stricter one holds, and two that ask ask for both.
