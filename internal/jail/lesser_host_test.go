@@ -72,6 +72,11 @@ func lesserHost(t *testing.T, layer, cure string) {
 	if cage.Kind != "landlock" || !strings.Contains(cage.Lesser, "layer "+layer) || !strings.Contains(cage.Lesser, cure) || strings.Contains(cage.Lesser, "\n") {
 		t.Errorf("cage %s, because %q: want layer %s and the cure %s", cage.Kind, cage.Lesser, layer, cure)
 	}
+	old := plainJail(t, Config{})
+	old.landlock = leastEdition - 1
+	if _, err := old.choose(t.Context()); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(bailey.HintOf(err), "6.2") {
+		t.Errorf("an old Landlock was taken: %v", err)
+	}
 	layers := j.Diagnose(t.Context())
 	wants(t, layers[0].Err, layer, cure)
 	for i, l := range layers {
@@ -130,7 +135,7 @@ func TestNoCageAtAll(t *testing.T) {
 	}
 	behind(t, unix.EPERM, true, append(mounting, unix.SYS_UNSHARE, unix.SYS_LANDLOCK_CREATE_RULESET)...)
 	r := ask(t, plainJail(t, Config{}), bailey.Job{}, "exit", "0")
-	if r.exit.Code != bailey.NeverRan || bailey.KindOf(r.err) != bailey.Unavailable || !strings.Contains(r.err.Error(), "neither namespaces nor Landlock") ||
+	if r.exit.Code != bailey.NeverRan || bailey.KindOf(r.err) != bailey.Unavailable || !strings.Contains(r.err.Error(), "neither namespaces nor enough of Landlock") ||
 		!strings.Contains(bailey.HintOf(r.err), "seccomp=unconfined") || !strings.Contains(bailey.HintOf(r.err), "lsm=") {
 		t.Errorf("%+v (%s)", r, bailey.HintOf(r.err))
 	}

@@ -19,6 +19,11 @@ import (
 // and signals, seccomp before sockets and what Landlock does not know, and a keeper in place of PID 1 ends
 // what is left of the call.
 
+// leastEdition of Landlock is the first that knows truncation: before it any file of the user's could be
+// emptied by its path, and one that is only read by opening it. What later editions brought, TCP and
+// signals, seccomp denies too.
+const leastEdition = 3
+
 // choose tells why calls get the lesser cage, "" where they get the full one. It is found out once, by
 // building a full cage around nothing.
 func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
@@ -32,9 +37,9 @@ func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
 		return "", err
 	}
 	if err != nil {
-		if j.landlock == 0 {
-			return "", &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: neither namespaces nor Landlock can be had here", Err: err,
-				Hint: bailey.HintOf(err) + "; or, for the cage landlock, use Linux 5.13 or newer with landlock in the lsm= list of its command line"}
+		if j.landlock < leastEdition {
+			return "", &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: neither namespaces nor enough of Landlock can be had here", Err: err,
+				Hint: bailey.HintOf(err) + "; or, for the cage landlock, use Linux 6.2 or newer with landlock in the lsm= list of its command line"}
 		}
 		j.lesser = strings.Join(strings.Fields(err.Error()+"; "+bailey.HintOf(err)), " ")
 	}

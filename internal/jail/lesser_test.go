@@ -266,6 +266,9 @@ func TestLesserMetadata(t *testing.T) {
 			t.Errorf("with %d places:\n%s", len(places), r.out)
 		}
 	}
+	if r := ask(t, j, bailey.Job{}, "watch").must(t); r.first() != "operation not permitted" { // no right of Landlock's is asked for
+		t.Errorf("watching what changes in a directory: %q", r.first())
+	}
 	if r := ask(t, j, bailey.Job{}, "sysv").must(t); strings.Count(r.out, " false ") != 3 {
 		t.Errorf("System V:\n%s", r.out)
 	}

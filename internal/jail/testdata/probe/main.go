@@ -110,6 +110,7 @@ var verbs = map[string]func([]string){
 	"forks":  func([]string) { forks(false) },
 	"flees":  func([]string) { forks(true) },
 	"meta":   func(a []string) { meta(a[0]) },
+	"watch":  func(a []string) { _, err := syscall.InotifyInit1(0); say(err) },
 	"sysv":   func([]string) { sysv() },
 	"mess":   func([]string) { say(mess()) },
 	"run": func(a []string) {
