@@ -50,7 +50,7 @@ func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 
 // own duplicates what a stage gets by descriptor: the call's private directory, or a place.
 func (r *run) own(s *inside.Step) (*os.File, error) {
-	from := r.nest.bare
+	from := r.nest.handle
 	if s.Op == inside.Grant && s.S[0] != nestName {
 		from = r.places[s.S[0]]
 	}

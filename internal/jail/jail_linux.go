@@ -88,8 +88,8 @@ func mapped(file string, id int) bool {
 	return false
 }
 
-// Plan opens, checks and lays out all that job needs, and starts nothing. It keeps duplicates of the
-// places' descriptors; the job's own stay the caller's.
+// Plan opens, checks and lays out all that job needs, and starts nothing of it; the first one tries which
+// cage this host gives. It keeps duplicates of the places' descriptors; the job's own stay the caller's.
 func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

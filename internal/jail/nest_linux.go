@@ -17,11 +17,11 @@ import (
 // call. It lies in a directory of the gateway's user below [os.TempDir], is locked by the gateway for as
 // long as it is in use, and has no quota: the disk bounds it, and RLIMIT_FSIZE each file.
 type nest struct {
-	path string
-	base *os.File // where it lies
-	name string
-	lock *os.File // the directory itself, held by flock(2)
-	bare *os.File // the same, O_PATH, for a rule
+	path   string
+	base   *os.File // where it lies
+	name   string
+	lock   *os.File // the directory itself, held by flock(2)
+	handle *os.File // the same, O_PATH, for a rule
 }
 
 // newNest makes one below dir, for a user.
@@ -65,14 +65,14 @@ func (n *nest) make(uid, gid int) error {
 	if err != nil {
 		return err
 	}
-	n.bare = os.NewFile(uintptr(fd), n.path)
+	n.handle = os.NewFile(uintptr(fd), n.path)
 	return nil
 }
 
 // remove takes the directory away with all that a tool has left in it. No process of the call lives.
 func (n *nest) remove() error {
 	err := unmake(n.base, n.name)
-	for _, f := range []*os.File{n.bare, n.lock, n.base} {
+	for _, f := range []*os.File{n.handle, n.lock, n.base} {
 		if f != nil {
 			f.Close()
 		}

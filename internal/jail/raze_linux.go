@@ -60,15 +60,15 @@ func descend(at *os.File, name string) (*os.File, rung, error) {
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
 		return nil, rung{}, err
 	}
-	bare, err := unix.Openat(int(at.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	handle, err := unix.Openat(int(at.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, rung{}, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	defer unix.Close(bare)
-	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(bare), 0o700); err != nil {
+	defer unix.Close(handle)
+	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(handle), 0o700); err != nil {
 		return nil, rung{}, &os.PathError{Op: "chmod", Path: name, Err: err}
 	}
-	below, err := openFolder(bare, ".")
+	below, err := openFolder(handle, ".")
 	return below, rung{name, uint64(st.Dev), st.Ino}, err
 }
 
