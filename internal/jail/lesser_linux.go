@@ -71,7 +71,6 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 	p := &plan{lesser: true, ceiling: h.ceiling}
 	p.add("", inside.Umask, []uint64{0o022})
 	p.common(limits)
-	p.add("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))})
 	handled, _ := handled(h.landlock)
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	reach := l.grant(p, handled)
@@ -95,6 +94,7 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 	p.add("landlock", inside.Restrict, nil)
 	p.add("subreaper", inside.Leash, nil)
 	p.add("fds-closed", inside.Descriptors, nil)
+	p.add("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))}) // late: this program needs threads too
 	if once {
 		p.add("exec-once", inside.Once, execFilter(here()))
 	}

@@ -30,6 +30,13 @@ func (j *Jail) adopt() error {
 	return nil
 }
 
+// callsNow is how many calls are in the lesser cage, or about to be.
+func (j *Jail) callsNow() uint64 {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	return uint64(j.calls) + 1
+}
+
 func (j *Jail) disown() {
 	j.gathering.Lock()
 	defer j.gathering.Unlock()

@@ -40,8 +40,8 @@ func (p *plan) limits(l bailey.Limits) {
 	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
 }
 
-// tasksFor is what the lesser cage's tool may have beside the tasks that its user has already: there the
-// kernel counts all of them. Calls of one user share what they add.
+// tasksFor is what the lesser cage's tool may have beside the tasks that its user has already, and those of
+// the keepers and stages of calls at once: there the kernel counts all of them. Calls share what they add.
 func tasksFor(l bailey.Limits) int {
 	if l.Tasks > 0 {
 		return l.Tasks

@@ -151,7 +151,8 @@ func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
 	for i := range steps {
 		switch s := &steps[i]; s.Op {
 		case inside.Tasks:
-			s.N[0] = min(uint64(tasksOf(r.jail.hostUID))+s.N[1], r.plan.ceiling(unix.RLIMIT_NPROC))
+			room := uint64(tasksOf(r.jail.hostUID)) + s.N[1] + ownTasks*r.jail.callsNow()
+			s.N[0] = min(room, r.plan.ceiling(unix.RLIMIT_NPROC))
 		case inside.Become:
 			from := 1 + s.N[0]
 			s.S = append(s.S[:from:from], nested(s.S[from:], r.nest.path)...)
