@@ -61,6 +61,7 @@ func lesserHost(t *testing.T, layer, cure string) {
 	t.Helper()
 	ktest.Require(t, "landlock")
 	j := plainJail(t, Config{})
+	rootsProbe(t, j)
 	wants(t, j.Probe(t.Context()), layer, cure)
 	if r := ask(t, j, bailey.Job{}, "exit", "3").must(t); r.exit.Code != 3 {
 		t.Errorf("%+v", r)

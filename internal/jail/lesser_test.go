@@ -4,6 +4,7 @@ package jail
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -30,8 +31,17 @@ func lesserJail(t testing.TB, cfg Config) *Jail {
 		cfg.HostUID = DefaultHostUID + 1 + os.Getpid()%1000
 	}
 	j := plainJail(t, cfg)
+	rootsProbe(t, j)
 	j.chosen, j.lesser = true, "this host is taken for one without namespaces"
 	return j
+}
+
+// rootsProbe skips t where a user has built the probe: this cage runs no copies.
+func rootsProbe(t testing.TB, j *Jail) {
+	t.Helper()
+	if tool, err := j.tools.find(probe); err != nil || slices.ContainsFunc(tool.files, func(f toolFile) bool { return f.copied }) {
+		ktest.Missing(t, "root", errors.New("the probe is not root's"))
+	}
 }
 
 // open makes a directory that the cage's user can reach and, where told so, write.
@@ -210,7 +220,7 @@ func TestLesserLoader(t *testing.T) {
 	j := lesserJail(t, Config{})
 	work := j.open(t, false)
 	copyFile(t, "/bin/true", filepath.Join(work, "true"))
-	script := interpreter(t) + " " + filepath.Join(work, "true") + " && echo it ran"
+	script := loaderOf(t) + " " + filepath.Join(work, "true") + " && echo it ran"
 	for _, c := range []struct {
 		helpers []string
 		ran     bool
@@ -326,6 +336,19 @@ func TestLesserRefuses(t *testing.T) {
 		}
 		if (err == nil) != (c.words == "") || err != nil && (!strings.Contains(err.Error(), c.words) || bailey.HintOf(err) == "") {
 			t.Errorf("%s: %v (%s), want %q", name, err, bailey.HintOf(err), c.words)
+		}
+	}
+}
+
+// TestLesserRunsNoCopies: what others than root could write would have to be shown as a copy.
+func TestLesserRunsNoCopies(t *testing.T) {
+	j := lesserJail(t, Config{})
+	mine := filepath.Join(j.open(t, false), "mine")
+	copyFile(t, probe, mine)
+	os.Chown(mine, stranger, strangers)
+	for _, job := range []bailey.Job{{Command: mine}, {Command: probe, Exec: []string{mine}}} {
+		if _, err := j.Plan(t.Context(), job); bailey.KindOf(err) != bailey.Denied || !strings.Contains(bailey.HintOf(err), "install the program as root") {
+			t.Errorf("%+v: %v (%s)", job, err, bailey.HintOf(err))
 		}
 	}
 }
