@@ -155,7 +155,7 @@ func newCageFinding(l jail.Layer) finding {
 	switch {
 	case l.Err == nil:
 		return finding{name, good, l.How, ""}
-	case l.Name == "proc-private", l.Name == "cgroup": // built-in packs do without the one, a watcher stands in for the other
+	case l.Name == "proc-private", l.Name == "cgroup", l.Name == "full": // what stands in for each is another finding, but for the first, which built-in packs do without
 		return wrong(name, warning, l.How, l.Err)
 	}
 	return wrong(name, missing, l.How, l.Err)

@@ -153,6 +153,7 @@ func TestCageFindings(t *testing.T) {
 		{jail.Layer{Name: "userns"}, good, "full"},
 		{jail.Layer{Name: "userns", Err: broken}, missing, ""},
 		{jail.Layer{Name: "proc-private", Err: broken}, warning, "full"},
+		{jail.Layer{Name: "full", Err: broken}, warning, "landlock"},
 	} {
 		f, s := newCageFinding(c.layer), newCageStatus([]jail.Layer{{Name: "netns"}, c.layer})
 		if f.State != c.want || s.Kind != c.kind || (len(s.Problems) > 0) != (c.layer.Err != nil) {

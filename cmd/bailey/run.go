@@ -85,6 +85,9 @@ func (a *app) report(r gateway.Reply) error {
 			fmt.Fprintf(a.stderr, "  receipt %s\n", r.ReceiptID)
 		}
 	}
+	if r.Cage != nil && r.Cage.Lesser != "" && r.Executed && !a.json {
+		fmt.Fprintf(a.stderr, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, r.Cage.Lesser)
+	}
 	if r.Result != nil && r.Result.Truncated && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
 	}

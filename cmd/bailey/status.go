@@ -143,8 +143,9 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	return out, nil
 }
 
-// newCageStatus says "full" when every layer of an ordinary call holds; a /proc is only for manifests
-// that need it, and where there is no control group the watcher is a layer of its own.
+// newCageStatus says "full" when every layer of an ordinary call holds, and "landlock" when every one of the
+// lesser cage does; a /proc is only for manifests that need it, and where there is no control group the watcher
+// is a layer of its own.
 func newCageStatus(layers []jail.Layer) *cageStatus {
 	c := &cageStatus{Kind: "full", Layers: []string{}}
 	for _, l := range layers {
@@ -153,7 +154,10 @@ func newCageStatus(layers []jail.Layer) *cageStatus {
 			continue
 		}
 		c.Problems = append(c.Problems, withHint(l.Err))
-		if l.Name != "proc-private" && l.Name != "cgroup" {
+		switch {
+		case l.Name == "full" && c.Kind != "": // it comes first
+			c.Kind = "landlock"
+		case l.Name != "proc-private" && l.Name != "cgroup":
 			c.Kind = ""
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -130,7 +131,7 @@ func (c *course) request() bailey.Request {
 
 func (c *course) decide(context.Context) error {
 	c.decision = c.Policy.Decide(c.request())
-	return denial(c.decision)
+	return c.denial(c.decision)
 }
 
 func (c *course) preHooks(ctx context.Context) (err error) {
@@ -219,7 +220,7 @@ func (c *course) confirm(context.Context) error {
 		d.Hint = "call again"
 	}
 	c.decision = d
-	return denial(d)
+	return c.denial(d)
 }
 
 func (c *course) lend(ctx context.Context) error {
@@ -305,6 +306,15 @@ func denial(d bailey.Decision) error {
 		reason = "no rule allows this"
 	}
 	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
+}
+
+// denial says of a call whose cage is a lesser one than the full how to have that, for it may be why.
+func (c *course) denial(d bailey.Decision) error {
+	if cage := c.run.Cage(); cage.Lesser != "" {
+		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
+		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
+	}
+	return denial(d)
 }
 
 // tighten joins two decisions: the stricter one holds, and two that ask ask for both.

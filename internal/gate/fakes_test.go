@@ -39,6 +39,7 @@ type world struct {
 	closed  int
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
+	lesser  string // why the cage is a lesser one
 }
 
 func newWorld(t *testing.T) *world {
@@ -243,7 +244,7 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan}
+	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
 }
 
 func (r *fakeRun) Start(_ context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {

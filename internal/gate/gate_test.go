@@ -286,6 +286,29 @@ func TestHooksOnlyTighten(t *testing.T) {
 	}
 }
 
+// TestDenialNamesTheLesserCage: a cage that is not the full one may be why, so its cure joins the hint, at
+// whichever decision the call was denied.
+func TestDenialNamesTheLesserCage(t *testing.T) {
+	for deny := range 3 {
+		w := newWorld(t)
+		w.lesser = "no mounts here; install the profile"
+		w.decide = func(n int, _ bailey.Request) bailey.Decision {
+			if n == deny {
+				return bailey.Decision{Reason: "because", Hint: "ask elsewhere"}
+			}
+			return bailey.Decision{Effect: bailey.Allow}
+		}
+		res := w.gate().Do(t.Context(), call())
+		want := "ask elsewhere; this host gives the cage full alone: no mounts here; install the profile"
+		if deny == 0 {
+			want = ""
+		}
+		if got := bailey.HintOf(res.Err); got != want {
+			t.Errorf("denied at decision %d: the hint is %q", deny, got)
+		}
+	}
+}
+
 // TestDryRun decides and plans, and asks, lends and runs nothing.
 func TestDryRun(t *testing.T) {
 	w, in := newWorld(t), call()

@@ -15,26 +15,34 @@ import (
 // one call and never again, like any other. Its mount namespace is a copy of the gateway's, made when it
 // was started: once a mount has come or gone since, it is dismissed, or it would show what was there then.
 
+// With a keeper in place of PID 1 all this is the same, and no mount matters.
+
 // carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
 // that could not build its cage is no answer. Nothing has run, so a new one tries once more.
-func (j *Jail) carry(ctx context.Context, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
-	defer func() { go j.arm() }()
+func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+	defer func() { go j.arm(p.lesser) }()
+	if p.lesser {
+		if err := j.adopt(); err != nil {
+			return ending{}, err
+		}
+		defer j.disown()
+	}
 	deadline := time.Now().Add(timeout)
-	if c := j.disarm(); c != nil {
-		e, err := c.deliver(ctx, b, message, files, timeout)
+	if c := j.disarm(p.lesser); c != nil {
+		e, err := j.deliver(ctx, c, p.bounds, message, files, timeout)
 		if err != nil || e.started || e.cancelled || e.timedOut {
 			return e, err
 		}
 	}
-	c, err := j.spawn()
+	c, err := j.spawn(p.lesser)
 	if err != nil {
 		return ending{}, err
 	}
-	return c.deliver(ctx, b, message, files, time.Until(deadline))
+	return j.deliver(ctx, c, p.bounds, message, files, time.Until(deadline))
 }
 
-// deliver bounds the child, opens the descriptors, follows the child to its end and closes them.
-func (c *child) deliver(ctx context.Context, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+// deliver bounds the child, opens the descriptors, follows the child to its end and ends what a keeper could not.
+func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
 	if err := c.limit(b); err != nil {
 		c.dismiss()
 		return ending{}, err
@@ -44,11 +52,17 @@ func (c *child) deliver(ctx context.Context, b bounds, message []byte, files fun
 		c.dismiss()
 		return ending{}, err
 	}
-	return c.follow(ctx, message, with, timeout), nil
+	e := c.follow(ctx, message, with, timeout)
+	if c.keeper && !e.orderly {
+		j.gathering.Lock()
+		endOrphans()
+		j.gathering.Unlock()
+	}
+	return e, nil
 }
 
 // arm starts a PID 1 ahead unless one waits already. Why it could not is the next call's to say.
-func (j *Jail) arm() {
+func (j *Jail) arm(lesser bool) {
 	j.arming.Lock()
 	defer j.arming.Unlock()
 	if j.closed || j.armed != nil {
@@ -61,7 +75,7 @@ func (j *Jail) arm() {
 		return
 	}
 	mounts := os.NewFile(uintptr(fd), "mountinfo")
-	c, err := j.spawn()
+	c, err := j.spawn(lesser)
 	if err != nil {
 		mounts.Close()
 		return
@@ -71,7 +85,7 @@ func (j *Jail) arm() {
 
 // disarm takes the waiting PID 1, nil when there is none, or not yet, or when mounts have changed since
 // it was started.
-func (j *Jail) disarm() *child {
+func (j *Jail) disarm(lesser bool) *child {
 	if !j.arming.TryLock() {
 		return nil
 	}
@@ -80,7 +94,7 @@ func (j *Jail) disarm() *child {
 	if c == nil {
 		return nil
 	}
-	changed := remounted(j.mounts)
+	changed := remounted(j.mounts) && !lesser || c.keeper != lesser
 	j.mounts.Close()
 	j.armed, j.mounts = nil, nil
 	if changed {

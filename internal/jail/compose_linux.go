@@ -36,7 +36,15 @@ func (r *run) lay(job bailey.Job) error {
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}
-	r.plan = compose(l, r.jail.host(), job.Limits, dir)
+	begin := inside.Exec
+	if r.lesser == "" {
+		r.plan = compose(l, r.jail.host(), job.Limits, dir)
+		r.cage.Kind, r.cage.Absent, r.cage.Lacks = "full", absent(r.jail.landlock), l.lacks(r.jail.landlock)
+	} else {
+		once := len(job.Exec) == 0
+		r.plan, begin, r.env = composeLesser(l, r.jail.host(), job.Limits, dir, once), inside.Become, nested(r.env, "")
+		r.cage.Kind, r.cage.Absent, r.cage.Lacks, r.cage.Lesser = "landlock", nil, lacksLesser(r.jail.landlock, once), r.lesser
+	}
 	r.plan.bounds = r.jail.holder.bounds(job.Limits)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc, r.tty = len(argv), job.TTY
@@ -44,7 +52,7 @@ func (r *run) lay(job bailey.Job) error {
 	if job.TTY {
 		numbers = append(numbers, 1)
 	}
-	r.plan.add("env-listed", inside.Exec, numbers, slices.Concat(t.run[:1], argv, r.env)...)
+	r.plan.add("env-listed", begin, numbers, slices.Concat(t.run[:1], argv, r.env)...)
 	if n := r.plan.donations(); n > maxDonations {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
@@ -53,10 +61,10 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	r.cage.Kind, r.cage.Enforced, r.cage.Layers = "full", true, r.plan.layers()
+	r.cage.Enforced, r.cage.Layers = true, r.plan.layers()
 	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
-	r.cage.Absent = append(absent(r.jail.landlock), r.plan.bounds.absent()...)
-	r.cage.Lacks = append(l.lacks(r.jail.landlock), r.plan.bounds.lacks()...)
+	r.cage.Absent = append(r.cage.Absent, r.plan.bounds.absent()...)
+	r.cage.Lacks = append(r.cage.Lacks, r.plan.bounds.lacks()...)
 	r.cage.Binary, r.cage.BinaryDigest = r.cage.Programs[0].Path, r.cage.Programs[0].SHA256
 	return nil
 }
@@ -75,8 +83,10 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 			return nil, err
 		}
 	}
-	if err := l.kernel(); err != nil {
-		return nil, err
+	if r.lesser == "" {
+		if err := l.kernel(); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.pin(job, t); err != nil {
 		return nil, err
@@ -102,6 +112,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		if err := l.bindPlace(p, file); err != nil {
 			return nil, err
 		}
+	}
+	if r.lesser != "" {
+		return l, l.fits(r.jail)
 	}
 	return l, l.cover()
 }
@@ -144,9 +157,10 @@ type host struct {
 	donate   bool // the gateway is root and makes the mounts of places itself
 	landlock int  // the kernel's edition, 0 without
 	ceiling  func(resource int) uint64
+	uid      int // that cages have outside
 }
 
-func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling} }
+func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling, j.hostUID} }
 
 // compose orders the steps. The order is part of what protects: see the package comment.
 func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {

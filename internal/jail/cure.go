@@ -14,10 +14,19 @@ import (
 	"bailey/internal/jail/inside"
 )
 
+// layerError remembers which layer is missing.
+type layerError struct {
+	layer string
+	err   error
+}
+
+func (e *layerError) Error() string { return e.err.Error() }
+func (e *layerError) Unwrap() error { return e.err }
+
 // refuse says which layer is missing, why, and what cures it.
 func refuse(layer string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
-		Hint: cure(layer, err), Err: err}
+		Hint: cure(layer, err), Err: &layerError{layer, err}}
 }
 
 // refused turns a report of PID 1 into words: which step, whose layer, what to do.
@@ -25,18 +34,18 @@ func refused(s step, errno unix.Errno) error {
 	what := fmt.Errorf("%s: %w", s.text(), errno)
 	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
 	switch {
-	case s.Op == inside.Exec:
+	case s.Op == inside.Exec || s.Op == inside.Become:
 		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be started in its cage", Err: errno,
 			Hint: "check that it is a program for this machine, complete with its libraries"}
-	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir):
+	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir || s.Op == inside.Grant):
 		return &bailey.Error{Kind: bailey.Conflict, Message: s.S[0] + " is no longer what was checked", Err: errno,
 			Hint: "it was moved or replaced after the check; call again"}
 	case s.Op == inside.Copy:
 		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be copied into its cage", Err: errno,
 			Hint: "the copy takes memory; install the program as root, its directories too, then it needs none"}
-	case errno == unix.EACCES && s.Op == inside.Bind:
+	case errno == unix.EACCES && (s.Op == inside.Bind || s.Op == inside.Reach || s.Op == inside.Grant):
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the cage's user may not reach " + s.S[0], Err: errno,
-			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all"}
+			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all, or start bailey as the user whose files they are"}
 	}
 	return refuse(s.layer, what)
 }
@@ -53,6 +62,10 @@ func cure(layer string, err error) string {
 		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
 	case errors.Is(err, unix.ENOSPC) && layer == "userns", sysctl("user/max_user_namespaces") == "0":
 		return "no more user namespaces are allowed: sysctl -w user.max_user_namespaces=15000"
+	case layer == "exec-once" && errors.Is(err, unix.EBUSY):
+		return "this container's runtime answers system calls itself and keeps the tool from having a listener of its own: switch its system call interception off"
+	case layer == "ids":
+		return "a gateway started as root gives its tools another uid, for which it needs CAP_SETUID and CAP_SETGID: start bailey as an ordinary user"
 	case layer == "seccomp" && errors.Is(err, unix.EBADMSG):
 		return "there is no table of system calls for this machine: use x86-64 or arm64"
 	case layer == "seccomp":

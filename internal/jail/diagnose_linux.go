@@ -23,9 +23,35 @@ func (j *Jail) Diagnose(ctx context.Context) []Layer {
 	}
 	layers, whole := r.attempt(ctx)
 	if whole {
-		layers = j.observe(ctx, layers)
+		return j.holder.examine(j.observe(ctx, layers))
+	}
+	if lesser, err := j.choose(ctx); err == nil && lesser != "" {
+		layers = j.diagnoseLesser(ctx, layers)
 	}
 	return j.holder.examine(layers)
+}
+
+// diagnoseLesser says why calls get the lesser cage, and builds one of those.
+func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
+	i := slices.IndexFunc(full, func(l Layer) bool { return l.Err != nil && !errors.Is(l.Err, errUnreached) })
+	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock", Err: full[max(i, 0)].Err}
+	l := newLayout()
+	if err := l.devices(); err != nil {
+		return []Layer{why, {Name: "landlock", How: "looked at the host's devices", Err: err}}
+	}
+	r := &run{jail: j, plan: composeLesser(l, j.host(), bailey.Limits{}, homeDir, true), timeout: probeTime}
+	r.plan.bounds = j.holder.bounds(bailey.Limits{})
+	r.plan.add("", inside.Done, nil)
+	layers, whole := r.attempt(ctx)
+	if i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" }); whole && i >= 0 {
+		const file = "/proc/self/status"
+		layers[i].How = fmt.Sprintf("edition %d kept a tool from reading %s", j.landlock, file)
+		if code, err := j.ends(ctx, "cat", file); err != nil || code == 0 {
+			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock was set up and a tool could read " + file, Err: err,
+				Hint: "run no calls on this host and report it: see SECURITY.md"}
+		}
+	}
+	return append([]Layer{why}, layers...)
 }
 
 // empty is the run of a cage that holds nothing, as Probe builds it.
@@ -60,12 +86,26 @@ func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
 	if e.failed && e.step < len(r.plan.steps) {
 		return r.sorted(e.step, r.plan.steps[e.step].layer, err), false
 	}
+	if r.plan.lesser {
+		return r.sorted(0, "init-guarded", err), false
+	}
 	return r.sorted(0, "pidns", err), false
 }
 
 // build has a PID 1 of its own carry the plan out, without a tool's streams or places.
 func (r *run) build(ctx context.Context) (ending, error) {
-	message, err := letter(r.plan.wire())
+	steps := r.plan.wire()
+	leave, err := r.settle(steps)
+	if err != nil {
+		return ending{}, err
+	}
+	defer leave()
+	donated, err := r.donate(steps)
+	defer closeAll(donated)
+	if err != nil {
+		return ending{}, err
+	}
+	message, err := letter(steps)
 	if err != nil {
 		return ending{}, err
 	}
@@ -76,7 +116,7 @@ func (r *run) build(ctx context.Context) (ending, error) {
 	p.pump(bailey.Streams{})
 	defer p.finish()
 	defer closeAll(p.inner[:])
-	c, err := r.jail.spawn()
+	c, err := r.jail.spawn(r.plan.lesser)
 	if err != nil {
 		return ending{}, err
 	}
@@ -84,7 +124,7 @@ func (r *run) build(ctx context.Context) (ending, error) {
 		c.dismiss()
 		return ending{}, err
 	}
-	return c.follow(ctx, message, p.inner[:], r.timeout), nil
+	return c.follow(ctx, message, append(p.inner[:3:3], donated...), r.timeout), nil
 }
 
 // sorted says what is known when the plan came as far as step reached, which failed for err. A layer
@@ -99,7 +139,7 @@ func (r *run) sorted(reached int, failed string, err error) []Layer {
 		l := Layer{Name: name, How: "set up in a cage around nothing"}
 		at, hasStep := last[name]
 		switch {
-		case name == failed || reached < 0 && slices.Contains(cloneLayers, name):
+		case name == failed || reached < 0 && slices.Contains(r.plan.first(), name):
 			l.Err = err
 		case reached < 0 || hasStep && at >= reached:
 			l.Err = errUnreached

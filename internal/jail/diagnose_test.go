@@ -76,6 +76,7 @@ func TestDiagnoseNoUserNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	j.landlock = 0 // with it, calls get the lesser cage: see lesserHost
 	for _, l := range j.Diagnose(t.Context()) {
 		if l.Err == nil {
 			t.Errorf("%s is held", l.Name)

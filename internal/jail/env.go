@@ -30,6 +30,11 @@ func environ(declared []string) ([]string, error) {
 	return env, nil
 }
 
+// nested gives env the call's private directory where it has one.
+func nested(env []string, dir string) []string {
+	return append(without(without(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
+}
+
 // lend joins lent variables to env. Only names that were planned come in.
 func lend(env, planned, lent []string) ([]string, error) {
 	for _, v := range lent {

@@ -207,7 +207,7 @@ func TestDismissedLeavesNothing(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
 		open := 0
 		for i := range 20 {
-			c, err := j.spawn()
+			c, err := j.spawn(false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,6 +29,13 @@ func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], owner{uint32(s.N[4]), uint32(s.N[5])})
 		case inside.Copy:
 			file, err = r.copyOf(s.S[0])
+		case inside.Home:
+			file, err = r.own(s)
+		case inside.Grant:
+			if s.N[0] == inside.ByPath {
+				continue
+			}
+			file, err = r.own(s)
 		default:
 			continue
 		}
@@ -39,6 +46,19 @@ func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 		s.N[0] = uint64(len(files) - 1)
 	}
 	return files, nil
+}
+
+// own duplicates what a stage gets by descriptor: the call's private directory, or a place.
+func (r *run) own(s *inside.Step) (*os.File, error) {
+	from := r.nest.handle
+	if s.Op == inside.Grant && s.S[0] != nestName {
+		from = r.places[s.S[0]]
+	}
+	file, err := duplicate(from)
+	if err != nil {
+		return nil, refuse("landlock", err)
+	}
+	return file, nil
 }
 
 // detach clones the tree at place into a mount nobody sees yet, with attrs, its owner mapped.

@@ -5,8 +5,11 @@
 // pure data that prints one step a line and has a digest; everything that can be known, opened or
 // refused happens there. Start re-executes this program as PID 1 of new namespaces (package inside),
 // hands it the steps, and returns when that PID 1, and with it everything it contained, is gone. A
-// step that does not succeed is an error that names the layer and the cure; there is no lesser cage
-// to fall back to.
+// step that does not succeed is an error that names the layer and the cure.
+//
+// There are two cages. The full one is this. Where a host gives no namespaces, or no mounts in them, which
+// is found out once, calls get the lesser one, of kind landlock, and [bailey.Cage.Lesser] says why, so that
+// policy can refuse it: no namespaces, Landlock before the host's files, a keeper in place of PID 1.
 //
 // Who the tool is: inside uid and gid 1000; outside an id without rights. An ordinary user's cage
 // has that user's own uid (the kernel lets nobody map another one without help) and keeps the user's

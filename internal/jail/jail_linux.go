@@ -28,14 +28,29 @@ type Jail struct {
 	mounts *os.File   // tells whether mounts changed since; guarded by arming
 	closed bool       // guarded by arming
 
+	choosing sync.Mutex
+	chosen   bool   // guarded by choosing
+	lesser   string // why calls get the lesser cage; guarded by choosing until chosen
+	nests    string // the directory of the lesser cages' private directories
+
+	gathering sync.Mutex // held while orphans are ended
+	calls     int        // in the lesser cage now; guarded by gathering
+
 	mu   sync.Mutex
 	maps map[owner]*os.File // user namespaces for idmapped binds, by the owner they map; guarded by mu
 }
 
-// New returns a Jail. It starts nothing and touches nothing; Probe tells whether cages can be built.
+// New returns a Jail. It starts nothing, and touches nothing but what killed gateways have left; Probe tells
+// whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
+	tmp, err := resolve(os.TempDir())
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: os.TempDir() + " cannot be opened", Hint: "set TMPDIR to a directory", Err: err}
+	}
+	j.nests = nests(tmp)
+	sweepNests(j.nests)
 	for _, m := range cfg.Mask {
 		if !filepath.IsAbs(m) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
@@ -73,8 +88,8 @@ func mapped(file string, id int) bool {
 	return false
 }
 
-// Plan opens, checks and lays out all that job needs, and starts nothing. It keeps duplicates of the
-// places' descriptors; the job's own stay the caller's.
+// Plan opens, checks and lays out all that job needs, and starts nothing of it; the first one tries which
+// cage this host gives. It keeps duplicates of the places' descriptors; the job's own stay the caller's.
 func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -82,6 +97,10 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
+	}
+	var err error
+	if r.lesser, err = j.choose(ctx); err != nil {
+		return nil, err
 	}
 	if err := r.lay(job); err != nil {
 		r.Close()

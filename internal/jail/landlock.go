@@ -64,6 +64,9 @@ func handled(abi int) (r ruleset, lacks []string) {
 	return r, lacks
 }
 
+// scopesSignals tells whether a signal stays in the domain.
+func (r ruleset) scopesSignals() bool { return r.scoped>>1&1 != 0 }
+
 // names lists what r holds, one word each.
 func (r ruleset) names() []string {
 	list := rights(r.files, fileRights[:])

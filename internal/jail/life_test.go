@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -263,12 +264,19 @@ func TestConcurrentStarts(t *testing.T) {
 // gatewayEnv makes a test binary a gateway that runs one heartbeat and is then killed.
 const gatewayEnv = "BAILEY_JAIL_GATEWAY"
 
+// lesserKindEnv makes that gateway's cages the lesser ones, with this uid.
+const lesserKindEnv = "BAILEY_JAIL_LESSER_KIND"
+
 func gatewayMain() int {
 	dir := os.Getenv(gatewayEnv)
-	j, err := New(Config{})
+	uid, _ := strconv.Atoi(os.Getenv(lesserKindEnv))
+	j, err := New(Config{HostUID: uid})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if uid != 0 {
+		j.chosen, j.lesser = true, "a test says so"
 	}
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

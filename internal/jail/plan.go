@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,7 @@ type plan struct {
 	lent   []string // names that join the environment at the start; their values never enter the plan
 
 	ceiling func(resource int) uint64 // what this process may raise a limit to
+	lesser  bool                      // for a keeper and its stage
 }
 
 // planVersion heads the canonical text. It changes when the meaning of a line does.
@@ -53,16 +55,24 @@ const maxDonations = inside.MaxDescriptors - 3
 // donations counts the steps that want a descriptor.
 func (p *plan) donations() (n int) {
 	for _, s := range p.steps {
-		if s.Op == inside.Donated || s.Op == inside.Copy {
+		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Grant && s.N[0] != inside.ByPath {
 			n++
 		}
 	}
 	return n
 }
 
+// first are the layers that stand before the first step.
+func (p *plan) first() []string {
+	if p.lesser {
+		return keeperLayers
+	}
+	return cloneLayers
+}
+
 // layers names what the plan applies, once each, in the order in which it holds.
 func (p *plan) layers() []string {
-	names := append([]string(nil), cloneLayers...)
+	names := slices.Clone(p.first())
 	if p.bounds.layer != "" {
 		names = append(names, p.bounds.layer)
 	}
@@ -85,7 +95,11 @@ func (p *plan) layers() []string {
 // elsewhere in a receipt, redacted, and this text is kept as it is. Words are quoted, so no two plans
 // share a text.
 func (p *plan) String() string {
-	b := append(make([]byte, 0, 8<<10), planVersion+"\nclone "+strings.Join(cloneLayers, " ")+"\n"...)
+	head := "\nclone "
+	if p.lesser {
+		head = "\nkind landlock "
+	}
+	b := append(make([]byte, 0, 8<<10), planVersion+head+strings.Join(p.first(), " ")+"\n"...)
 	b = p.bounds.append(b)
 	for _, s := range p.steps {
 		b = append(s.append(b), '\n')
@@ -112,7 +126,7 @@ func (p *plan) bounded() (string, error) {
 
 // lines names the layer of each line of the canonical text, "" for scaffolding.
 func (p *plan) lines() []string {
-	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", cloneLayers[0])
+	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", p.first()[0])
 	if p.bounds.layer != "" {
 		layers = append(layers, p.bounds.layer)
 	}
@@ -140,6 +154,8 @@ var verbs = map[uint8]string{
 	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
+	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks", inside.Leash: "leash",
+	inside.Once: "once", inside.Become: "become",
 }
 
 // text is one line: the verb, the words quoted, the numbers.
@@ -147,7 +163,7 @@ func (s step) text() string { return string(s.append(nil)) }
 
 func (s step) append(b []byte) []byte {
 	b = append(b, verbs[s.Op]...)
-	if s.Op == inside.Exec {
+	if s.Op == inside.Exec || s.Op == inside.Become {
 		return s.appendExec(b)
 	}
 	for _, w := range s.S {
@@ -163,11 +179,18 @@ func (s step) append(b []byte) []byte {
 		b = fmt.Appendf(b, " %04o %d", n[1], n[2])
 	case inside.Seal:
 		b = appendAttributes(b, n[0])
+	case inside.Grant: // as with Donated, the descriptor comes first
+		b = appendRights(appendIdentity(b, n[1:]), n[3])
+	case inside.Home: // of which descriptor is no part of the plan
+	case inside.Tasks: // nor is how many the user has already
+		b = appendNumbers(b, n[1:])
+	case inside.Reach:
+		b = fmt.Appendf(b, " %o", n[0])
 	case inside.Dir, inside.File, inside.Umask:
 		b = fmt.Appendf(b, " %04o", n[0])
 	case inside.Rlimit:
 		b = appendNumbers(append(append(b, ' '), rlimitNames[int(n[0])]...), n[1:])
-	case inside.Filter:
+	case inside.Filter, inside.Once:
 		b = appendProgram(b, n)
 	case inside.Ruleset:
 		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)

@@ -37,13 +37,17 @@ func sample() *layout {
 	return l
 }
 
-func samplePlan(donate bool) *plan {
-	p := compose(sample(), host{donate, 6, func(r int) uint64 {
+func sampleHost(donate bool) host {
+	return host{donate, 6, func(r int) uint64 {
 		if r == unix.RLIMIT_NOFILE {
 			return 512
 		}
 		return 1 << 40
-	}}, bailey.Limits{Tasks: 10}, "/srv/repo")
+	}, DefaultHostUID}
+}
+
+func samplePlan(donate bool) *plan {
+	p := compose(sample(), sampleHost(donate), bailey.Limits{Tasks: 10}, "/srv/repo")
 	for i := range p.steps { // the same on every machine
 		if p.steps[i].Op == inside.Filter {
 			p.steps[i].N = program(architectures[0], profile{})

@@ -89,6 +89,11 @@ func TestOrdinaryUser(t *testing.T) {
 func newJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
+	return plainJail(t, cfg)
+}
+
+func plainJail(t testing.TB, cfg Config) *Jail {
+	t.Helper()
 	j, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

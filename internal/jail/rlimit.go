@@ -35,6 +35,22 @@ var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "
 // limits adds one step for each bounded resource. The namespace is fresh, so the task limit is this
 // call's alone. A cage cannot raise what the gateway itself is held to (setrlimit(2)).
 func (p *plan) limits(l bailey.Limits) {
+	p.common(l)
+	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
+	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
+}
+
+// tasksFor is what the lesser cage's tool may have beside the tasks that its user has already, and those of
+// the keepers and stages of calls at once: there the kernel counts all of them. Calls share what they add.
+func tasksFor(l bailey.Limits) int {
+	if l.Tasks > 0 {
+		return l.Tasks
+	}
+	return defaultTasks
+}
+
+// common are the limits that PID 1 does not have to live under, or can.
+func (p *plan) common(l bailey.Limits) {
 	for _, r := range []struct {
 		resource int
 		want     int64
@@ -50,8 +66,6 @@ func (p *plan) limits(l bailey.Limits) {
 	} {
 		p.limit(r.resource, r.want, r.builtin, 0)
 	}
-	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
-	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
 }
 
 // data is the bound on the private writable memory of each process of the tool (setrlimit(2)), which

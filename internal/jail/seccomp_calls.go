@@ -112,6 +112,9 @@ var shared = []group{
 		{"mq_open", 240, 180}, {"mq_unlink", 241, 181}, {"mq_timedsend", 242, 182},
 		{"mq_timedreceive", 243, 183}, {"mq_notify", 244, 184}, {"mq_getsetattr", 245, 185},
 	}},
+	{"watching", []call{ // directories outside: which of the user's files come, go and are used
+		{"inotify_init", 253, none}, {"inotify_init1", 294, 26}, {"inotify_add_watch", 254, 27}, {"inotify_rm_watch", 255, 28},
+	}},
 	{"processes", []call{ // those of others, held by descriptor
 		{"pidfd_open", 434, 434}, {"pidfd_send_signal", 424, 424},
 	}},

@@ -29,11 +29,12 @@ type child struct {
 	process *os.Process
 	stream  *os.File
 	hold    hold
+	keeper  bool // it is the keeper of a lesser cage
 }
 
 // spawn starts PID 1 and puts it under what bounds it, long before its letter.
-func (j *Jail) spawn() (*child, error) {
-	c, err := j.clone()
+func (j *Jail) spawn(lesser bool) (*child, error) {
+	c, err := j.clone(lesser)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,11 @@ func (j *Jail) spawn() (*child, error) {
 }
 
 // clone starts PID 1 in new namespaces. It holds nothing but its end of the stream, and waits there.
-func (j *Jail) clone() (*child, error) {
+func (j *Jail) clone(lesser bool) (*child, error) {
+	name, layer, how := inside.Name, "userns", j.attributes()
+	if lesser {
+		name, layer, how = inside.Keeper, "init-guarded", &syscall.SysProcAttr{Setsid: true}
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, refuse("fds-closed", os.NewSyscallError("socketpair", err))
@@ -54,17 +59,17 @@ func (j *Jail) clone() (*child, error) {
 	defer theirs.Close()
 	unix.SetNonblock(pair[0], true) // so that a deadline can end a read
 	ours := os.NewFile(uintptr(pair[0]), "cage")
-	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{
-		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: j.attributes()})
+	p, err := os.StartProcess(self, []string{name}, &os.ProcAttr{
+		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: how})
 	if err != nil {
 		ours.Close()
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, refuse("userns", os.NewSyscallError("clone", err))
+		return nil, refuse(layer, os.NewSyscallError("clone", err))
 	}
-	return &child{process: p, stream: ours}, nil
+	return &child{process: p, stream: ours, keeper: lesser}, nil
 }
 
 // attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
@@ -95,6 +100,7 @@ type ending struct {
 	timedOut, cancelled     bool
 	last                    string // how PID 1 itself ended
 	over                    string // the bound it was ended for
+	orderly                 bool   // it ended as it meant to
 }
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
@@ -106,7 +112,8 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 	c.send(message, files)
 	go func() { reports <- c.reports() }()
 	done := ctx.Done()
-	kill := (<-chan time.Time)(nil)
+	kill, insist := (<-chan time.Time)(nil), (<-chan time.Time)(nil)
+	stop := func() { insist = c.end() }
 	for {
 		select {
 		case got := <-reports:
@@ -116,6 +123,7 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 			if got.last = state.String(); err != nil {
 				got.last = err.Error()
 			}
+			got.orderly = err == nil && state.Success()
 			got.timedOut, got.cancelled = e.timedOut, e.cancelled
 			return got
 		case <-end.C:
@@ -123,17 +131,30 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 			c.stream.Write([]byte{inside.Term})
 			kill = time.After(grace)
 		case <-kill:
-			c.process.Kill()
+			stop()
 		case <-done:
 			e.cancelled, done = true, nil
 			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
-				c.process.Kill()
+				stop()
 				continue
 			}
 			c.stream.Write([]byte{inside.Term})
 			kill = time.After(grace)
+		case <-insist:
+			c.process.Kill()
 		}
 	}
+}
+
+// end kills PID 1, and with it all of the cage. A keeper ends it itself, and is killed when it does not.
+func (c *child) end() (insist <-chan time.Time) {
+	if !c.keeper {
+		c.process.Kill()
+		return nil
+	}
+	c.stream.SetWriteDeadline(time.Now().Add(reluctance))
+	c.stream.Write([]byte{inside.End})
+	return time.After(reluctance)
 }
 
 // letter is the plan as it goes over the stream: its length, then the steps.

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	grace     = time.Second      // between SIGTERM and SIGKILL
-	probeTime = 10 * time.Second // an empty cage takes milliseconds
-	drainTime = time.Second      // for output still in the pipes when nothing of the run lives
+	grace      = time.Second      // between SIGTERM and SIGKILL
+	probeTime  = 10 * time.Second // an empty cage takes milliseconds
+	reluctance = 5 * time.Second  // with a keeper that is told to end the call, which takes milliseconds
+	drainTime  = time.Second      // for output still in the pipes when nothing of the run lives
 )
 
 // run is a planned job. It holds the descriptors of what was checked, so that no inode of theirs is
@@ -38,6 +39,8 @@ type run struct {
 	copied  map[string]*copied  // what is executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
 	started atomic.Bool
+	lesser  string // why it is the lesser cage, "" for the full one
+	nest    *nest  // of the lesser cage, while it runs
 }
 
 func (r *run) Cage() bailey.Cage { return r.cage }
@@ -87,10 +90,20 @@ func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (baile
 var never = bailey.Exit{Code: bailey.NeverRan}
 
 // live builds the cage, feeds and drains it, and waits for its end.
-func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (bailey.Exit, error) {
+func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
+	leave, err := r.settle(steps)
+	if err != nil {
+		return never, err
+	}
+	defer func() {
+		if lerr := leave(); lerr != nil && err == nil {
+			err = &bailey.Error{Kind: bailey.Internal, Message: "the call's private directory could not be removed", Err: lerr,
+				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
+		}
+	}()
 	donated, err := r.donate(steps) // a first time, so that the letter says which is which
 	if err != nil {
 		closeAll(donated)
@@ -108,7 +121,7 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	}
 	p.pump(s)
 	var opened []*os.File
-	e, err := r.jail.carry(ctx, r.plan.bounds, message, func() (files []*os.File, err error) {
+	e, err := r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
 		if donated == nil { // a mount that was attached once cannot be attached again
 			donated, err = r.donate(steps)
 		}
@@ -124,6 +137,28 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 		return never, err
 	}
 	return r.judge(ctx, e)
+}
+
+// settle makes a lesser cage's private directory, until leave, and fills in what is known only now: where that
+// is, and how many tasks its user has.
+func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
+	if !r.plan.lesser {
+		return func() error { return nil }, nil
+	}
+	if r.nest, err = newNest(r.jail.nests, r.jail.hostUID, r.jail.hostGID); err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		switch s := &steps[i]; s.Op {
+		case inside.Tasks:
+			room := uint64(tasksOf(r.jail.hostUID)) + s.N[1] + ownTasks*r.jail.callsNow()
+			s.N[0] = min(room, r.plan.ceiling(unix.RLIMIT_NPROC))
+		case inside.Become:
+			from := 1 + s.N[0]
+			s.S = append(s.S[:from:from], nested(s.S[from:], r.nest.path)...)
+		}
+	}
+	return r.nest.remove, nil
 }
 
 // judge turns how PID 1 ended into how the tool ended.
@@ -146,6 +181,9 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 		return never, context.Cause(ctx)
 	case e.timedOut:
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "the time was up before the cage was built"}
+	}
+	if r.plan.lesser {
+		return never, refuse("init-guarded", fmt.Errorf("the keeper ended before it could say why: %s", e.last))
 	}
 	return never, refuse("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }

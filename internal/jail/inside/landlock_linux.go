@@ -18,17 +18,22 @@ func createRuleset(n []uint64) (e syscall.Errno) {
 
 // addRule gives rights on what lies at path and beneath.
 func addRule(path string, rights uint64) syscall.Errno {
-	const pathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH
 	fd, e := open(path)
 	if e != 0 {
 		return e
 	}
-	attr := struct { // struct landlock_path_beneath_attr is packed: the padding after fd is not read
+	e = allow(fd, rights)
+	syscall.Close(int(fd))
+	return e
+}
+
+func allow(fd uintptr, rights uint64) syscall.Errno {
+	const pathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH
+	attr := struct {      // struct landlock_path_beneath_attr is packed: the padding after fd is not read
 		rights uint64
 		fd     int32
 	}{rights, int32(fd)}
-	_, e = call6(sysAddRule, rules, pathBeneath, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
-	syscall.Close(int(fd))
+	_, e := call6(sysAddRule, rules, pathBeneath, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	return e
 }
 

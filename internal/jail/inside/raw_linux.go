@@ -13,6 +13,9 @@ const (
 	sysCreateRuleset = 444
 	sysAddRule       = 445
 	sysRestrictSelf  = 446
+
+	sysPidfdSendSignal = 424
+	sysPidfdOpen       = 434
 )
 
 // Constants of linux/fcntl.h, mount.h, openat2.h, prctl.h, keyctl.h.
@@ -39,6 +42,9 @@ const (
 
 // empty is the empty path that AT_EMPTY_PATH wants.
 var empty byte
+
+// What a signal is handled by (sigaction(2)).
+const sigDfl, sigIgn uintptr = 0, 1
 
 // fdcwd in a register.
 const fdcwd = ^uintptr(-atFDCWD - 1)

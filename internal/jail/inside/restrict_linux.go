@@ -17,8 +17,10 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 		lim := [2]uint64{s.N[1], s.N[2]}
 		return 0, call(syscall.SYS_PRLIMIT64, 0, uintptr(s.N[0]), uintptr(unsafe.Pointer(&lim)))
 	case Keyring:
-		if e := call(syscall.SYS_KEYCTL, joinSession, 0, 0); e != syscall.ENOSYS {
-			return 0, e // ENOSYS: a kernel without keyrings has none to inherit
+		// A kernel without keyrings has none to inherit. A container's filter that denies keyctl (Docker's does)
+		// denies it to the tool too.
+		if e := call(syscall.SYS_KEYCTL, joinSession, 0, 0); e != syscall.ENOSYS && e != syscall.EPERM {
+			return 0, e
 		}
 	case Bounding:
 		return 0, bounding()
@@ -47,7 +49,7 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 		return start(s)
 	case Done:
 	default:
-		return 0, syscall.EBADMSG
+		return 0, enact(s)
 	}
 	return 0, 0
 }
@@ -77,11 +79,18 @@ func start(s Step) (int, syscall.Errno) {
 // filter installs a seccomp program on this thread, which the tool inherits (seccomp(2)).
 func filter(program []uint64) syscall.Errno {
 	const setSeccomp, modeFilter = 22, 2 // PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-	prog := struct {
-		n    uint16
-		code unsafe.Pointer
-	}{uint16(len(program)), unsafe.Pointer(unsafe.SliceData(program))}
+	prog := instructions(program)
 	return call(syscall.SYS_PRCTL, setSeccomp, modeFilter, uintptr(unsafe.Pointer(&prog)))
+}
+
+// fprog is struct sock_fprog.
+type fprog struct {
+	n    uint16
+	code unsafe.Pointer
+}
+
+func instructions(program []uint64) fprog {
+	return fprog{uint16(len(program)), unsafe.Pointer(unsafe.SliceData(program))}
 }
 
 // holdData bounds the tool's private writable memory. PID 1 could not live under that bound itself.
@@ -99,17 +108,27 @@ func holdData(pid int, n uint64) syscall.Errno {
 // ignored from the gateway (nohup) becomes default, since the runtime would pass it on. That leaves those
 // and 32 to 34, the C library's, with which a tool that is quick can end its own cage and no other.
 func signals() syscall.Errno {
-	const ignore = 1 // SIG_IGN
+	return handle(func(sig, was uintptr) (uintptr, bool) {
+		if was > sigIgn && sig != uintptr(syscall.SIGCHLD) {
+			return sigIgn, true
+		}
+		return sigDfl, true
+	})
+}
+
+// handle goes through all signals and sets anew what each is handled by, where told to.
+func handle(by func(sig, was uintptr) (handler uintptr, set bool)) syscall.Errno {
 	for sig := uintptr(1); sig <= 64; sig++ {
 		var act [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
 		_, e := call6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&act)), 8, 0, 0)
 		if e != 0 {
 			return e
 		}
-		handled := act[0] > ignore
-		if act = [4]uint64{}; handled && sig != uintptr(syscall.SIGCHLD) {
-			act[0] = ignore
+		handler, set := by(sig, uintptr(act[0]))
+		if !set {
+			continue
 		}
+		act = [4]uint64{uint64(handler)}
 		_, e = call6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
 		if e != 0 && e != syscall.EINVAL { // SIGKILL, SIGSTOP
 			return e

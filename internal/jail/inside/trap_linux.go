@@ -2,24 +2,34 @@ package inside
 
 import "syscall"
 
-// init is the trap. Every start of the program passes it: a system call where it is not PID 1.
+// init is the trap. Every start of the program passes it: a look at its own argv[0].
 func init() {
-	if syscall.Getpid() != 1 || !named() {
-		return
+	switch name := argv0(); {
+	case name == Name && syscall.Getpid() == 1:
+		run()
+	case name == Keeper:
+		keep()
+	case name == Stage:
+		perform()
 	}
-	run()
 }
 
-// named tells whether argv[0] is Name. Package os would know, but is not initialised yet.
-func named() bool {
+// argv0 is the name this process was started by, as far as it matters. Package os would know, but is not
+// initialised yet.
+func argv0() string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return ""
 	}
-	var b [len(Name) + 1]byte
+	var b [len(Keeper) + 1]byte // the longest
 	n, _ := syscall.Read(fd, b[:])
 	syscall.Close(fd)
-	return n == len(b) && string(b[:len(Name)]) == Name && b[len(Name)] == 0
+	for i := range max(n, 0) {
+		if b[i] == 0 {
+			return string(b[:i])
+		}
+	}
+	return ""
 }
 
 // run never returns. The goroutine that runs init functions is locked to the main thread.
@@ -49,56 +59,80 @@ func run() {
 	syscall.Exit(0)
 }
 
-// receive waits for a letter of the gateway, which may come much later, and reads the steps.
-func receive() ([]Step, bool) {
-	var head [4]byte
-	n, ok := greet(head[:])
-	if !ok || !fill(head[n:]) {
-		return nil, false
-	}
-	r := reader{b: head[:]}
-	size := r.number(4)
-	if size > MaxBytes {
-		return nil, false
-	}
-	b := make([]byte, size)
-	if !fill(b) {
-		return nil, false
-	}
-	return Decode(b)
+// A letter is what the gateway sends: the tool's three streams, what else it donates, and the steps.
+type letter struct {
+	head  [4]byte // the length of steps
+	fds   []int
+	steps []byte
 }
 
-// donated are the mounts and files that came with the letter, in the order in which it sent them.
+// receive waits for a letter, which may come much later, and reads the steps.
+func receive() ([]Step, bool) {
+	l, ok := take()
+	if !ok || !settle(l.fds) {
+		return nil, false
+	}
+	return Decode(l.steps)
+}
+
+func take() (l letter, ok bool) {
+	n, fds, ok := greet(l.head[:])
+	if !ok || !fill(l.head[n:]) {
+		return l, false
+	}
+	r := reader{b: l.head[:]}
+	size := r.number(4)
+	if size > MaxBytes {
+		return l, false
+	}
+	l.fds, l.steps = fds, make([]byte, size)
+	return l, fill(l.steps)
+}
+
+// settle puts the tool's streams into their places and keeps the rest as donated.
+func settle(fds []int) bool {
+	for i, fd := range fds[:3] {
+		if syscall.Dup3(fd, i, 0) != nil {
+			return false
+		}
+		syscall.Close(fd)
+	}
+	donated = fds[3:]
+	return true
+}
+
+// donated are mounts that the gateway made or files that it opened, in the order in which it sent them.
 var donated []int
 
-// greet reads the first bytes of a letter and the descriptors that come with them: the tool's three
-// streams take their places, the rest is donated.
-func greet(head []byte) (int, bool) {
+// greet reads the first bytes of a letter and the descriptors that come with them.
+func greet(head []byte) (n int, fds []int, ok bool) {
+	n, fds = recv(Socket, head)
+	return n, fds, n > 0 && len(fds) >= 3
+}
+
+// recv reads from a socket, once, with the descriptors that come along; n is 0 at its end and where
+// something is wrong.
+func recv(socket int, b []byte) (n int, fds []int) {
 	oob := make([]byte, syscall.CmsgSpace(4*MaxDescriptors))
 	for {
-		n, size, flags, _, err := syscall.Recvmsg(Socket, head, oob, syscall.MSG_CMSG_CLOEXEC)
+		n, size, flags, _, err := syscall.Recvmsg(socket, b, oob, syscall.MSG_CMSG_CLOEXEC)
 		if err == syscall.EINTR {
 			continue
 		}
 		if err != nil || n <= 0 || flags&syscall.MSG_CTRUNC != 0 {
-			return 0, false
+			return 0, nil
+		}
+		if size == 0 {
+			return n, nil
 		}
 		messages, err := syscall.ParseSocketControlMessage(oob[:size])
 		if err != nil || len(messages) != 1 {
-			return 0, false
+			return 0, nil
 		}
-		fds, err := syscall.ParseUnixRights(&messages[0])
-		if err != nil || len(fds) < 3 {
-			return 0, false
+		if fds, err = syscall.ParseUnixRights(&messages[0]); err != nil {
+			return 0, nil
 		}
-		for i, fd := range fds[:3] {
-			if syscall.Dup3(fd, i, 0) != nil {
-				return 0, false
-			}
-			syscall.Close(fd)
-		}
-		donated = fds[3:]
-		return n, true
+		return n, fds
 	}
 }
 
@@ -117,14 +151,22 @@ func fill(b []byte) bool {
 	return true
 }
 
-// report tells the gateway; when that is gone there is nobody to tell.
-func report(kind byte, x, y uint32) {
-	b := put32(put32([]byte{kind}, x), y)
-	for {
-		if _, err := syscall.Write(Socket, b); err != syscall.EINTR {
-			return
+// report tells the gateway, or a keeper; when that is gone there is nobody to tell.
+func report(kind byte, x, y uint32) { put(Socket, put32(put32([]byte{kind}, x), y)) }
+
+// put writes all of b.
+func put(fd int, b []byte) bool {
+	for len(b) > 0 {
+		n, err := syscall.Write(fd, b)
+		if err == syscall.EINTR {
+			continue
 		}
+		if n <= 0 || err != nil {
+			return false
+		}
+		b = b[n:]
 	}
+	return true
 }
 
 // obey passes SIGTERM on and ends the cage with the gateway. Its thread must exist before the tool does,

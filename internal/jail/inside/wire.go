@@ -16,8 +16,13 @@
 // nothing but the loop below, and PID 1 is undumpable, so the tool cannot trace it.
 package inside
 
-// Name is argv[0] of a cage's PID 1.
-const Name = "bailey-jail"
+// Name is argv[0] of a cage's PID 1. Without namespaces a [Keeper] stands in its place, which ends all that
+// descends from it, and a [Stage], which takes the steps upon itself and becomes the tool.
+const (
+	Name   = "bailey-jail"
+	Keeper = "bailey-keeper"
+	Stage  = "bailey-stage"
+)
 
 // Socket is the descriptor of the gateway's stream.
 const Socket = 3
@@ -28,8 +33,15 @@ const MaxDescriptors = 253
 // MaxBytes bounds an encoded plan. Linux takes at most 6 MiB of arguments and environment.
 const MaxBytes = 8 << 20
 
-// Term, sent by the gateway, has SIGTERM sent to all that runs in the cage.
-const Term = 'T'
+// Term, sent by the gateway, has SIGTERM sent to all that runs in the cage. End has a keeper end all of it:
+// PID 1 is killed instead.
+const (
+	Term = 'T'
+	End  = 'E'
+)
+
+// ByPath in a Grant says that no descriptor was donated.
+const ByPath = ^uint64(0)
 
 // A step is an operation, its numbers N and its words S. Paths are relative to the cage's root
 // unless they begin with a slash: then they are the host's, and mean so until the pivot.
@@ -64,6 +76,14 @@ const (
 	Ruleset           // N: rights on files, on ports, scopes that a new Landlock ruleset handles
 	Rule              // S: path; N: the rights on what lies there and beneath
 	Restrict          // the ruleset holds for this thread and all it starts
+	Ids               // N: uid, gid; no groups
+	Reach             // S: path; N: what access(2) must grant there
+	Grant             // S: what; N: which of the donated descriptors or [ByPath], device, inode (0: not compared), rights by the ruleset
+	Home              // N: which of the donated descriptors becomes the working directory
+	Tasks             // N: how many tasks the uid may have in all, for how many of this call's
+	Leash             // this process ends with the keeper
+	Once              // the next execve is the last one; the keeper sees to that
+	Become            // N: number of arguments, bytes of memory; S: file, arguments, environment. This process becomes the tool
 	Done              // ends the cage without having started anything
 	Unshare           // N: namespaces that this thread leaves for new ones of its own
 )
@@ -83,6 +103,8 @@ const (
 	Failed  = 'F' // the number of the step, the errno; PID 1 ends
 	Started = 'S' // the tool runs unless Failed follows, or Done was reached
 	Exited  = 'X' // the tool's wait status; PID 1 ends
+
+	Listening = 'L' // a stage's to its keeper: with it comes a descriptor of seccomp(2)
 )
 
 // Encode appends the wire form of steps to b, without the length in front.

@@ -2,7 +2,7 @@
 // or the errno's text; sees prints what the cage shows, as JSON.
 //
 // It does real harm outside a cage, so it refuses to run where its parent is not PID 1 of a namespace
-// that it shares with hardly anybody.
+// that it shares with hardly anybody, and Landlock does not keep it from listing the root either.
 package main
 
 import (
@@ -22,7 +22,10 @@ import (
 )
 
 func main() {
-	if host, _ := os.Hostname(); os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey" {
+	host, _ := os.Hostname()
+	_, err := os.ReadDir("/")
+	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
+	if !lesser && (os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}
@@ -100,6 +103,23 @@ var verbs = map[string]func([]string){
 		time.Sleep(time.Minute)
 	},
 	"fork": fork,
+
+	"signal": func(a []string) { say(syscall.Kill(pid(a[0]), 0)) },
+	"trace":  func(a []string) { trace(pid(a[0])) },
+	"stay":   func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]); time.Sleep(time.Minute) },
+	"forks":  func([]string) { forks(false) },
+	"flees":  func([]string) { forks(true) },
+	"meta":   func(a []string) { meta(a[0]) },
+	"watch":  func(a []string) { _, err := syscall.InotifyInit1(0); say(err) },
+	"sysv":   func([]string) { sysv() },
+	"mess":   func([]string) { say(mess()) },
+	"run": func(a []string) {
+		p, err := os.StartProcess(a[0], a, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+		say(err)
+		finish(p)
+	},
+	"parent": func([]string) { fmt.Println(os.Getppid()) },
+	"breed":  func(a []string) { breed(a[0]) },
 }
 
 // say prints ok or what the error comes down to.
@@ -279,11 +299,117 @@ func attack() {
 func bomb() {
 	n := 0
 	for ; n < 500; n++ {
-		if err := spawn(nil, "beat", "/tmp/bomb"); err != nil {
+		if err := spawn(nil, "beat", os.TempDir()+"/bomb"); err != nil {
 			break
 		}
 	}
 	fmt.Println(n)
+}
+
+func finish(p *os.Process) {
+	if p != nil {
+		p.Wait()
+	}
+}
+
+// pid reads the number of a process, or takes the parent's.
+func pid(word string) int {
+	if word == "parent" {
+		return os.Getppid()
+	}
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// trace tries to read and steer another process.
+func trace(pid int) {
+	try := func(name string, e syscall.Errno) { fmt.Println(name, e == 0, e) }
+	_, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, 0x4206, uintptr(pid), 0, 0, 0, 0) // PTRACE_SEIZE
+	try("seize", e)
+	_, _, e = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), 4, 0, 0, 0, 0)
+	try("limits", e)
+	for _, f := range []string{"mem", "environ", "maps", "fd/0", "status", "cmdline"} {
+		_, err := os.Open(fmt.Sprintf("/proc/%d/%s", pid, f))
+		fmt.Println("proc-"+f, err == nil, err)
+	}
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	fmt.Println("cwd", err == nil, err)
+}
+
+// meta tries to change what a file's inode says, by path and by descriptor.
+func meta(path string) {
+	try := func(name string, err error) { fmt.Println(name, err == nil, err) }
+	try("chmod", os.Chmod(path, 0o600))
+	try("chown", os.Chown(path, os.Getuid(), os.Getgid()))
+	try("utimes", os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+	try("setxattr", syscall.Setxattr(path, "user.bailey", []byte("x"), 0))
+	fd, err := syscall.Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return
+	}
+	try("fchmod", syscall.Fchmod(fd, 0o600))
+	try("futimes", syscall.Futimes(fd, []syscall.Timeval{{Sec: 1}, {Sec: 1}}))
+}
+
+// sysv asks for a shared memory segment, a semaphore and a message queue.
+func sysv() {
+	numbers := map[string][3]uintptr{"amd64": {29, 64, 68}, "arm64": {194, 190, 186}}[runtime.GOARCH]
+	for i, name := range []string{"shm", "sem", "msg"} {
+		args := [3][3]uintptr{{0, 4096, 0o600}, {0, 1, 0o600}, {0, 0o600, 0}}[i]
+		id, _, e := syscall.RawSyscall(numbers[i], args[0], args[1], args[2])
+		fmt.Println(name, e == 0, e)
+		if e == 0 { // a test of a cage that lets it through must not leave one
+			remove := map[string][3]uintptr{"amd64": {31, 66, 71}, "arm64": {195, 191, 187}}[runtime.GOARCH]
+			syscall.RawSyscall(remove[i], id, 0, 0) // IPC_RMID is 0
+		}
+	}
+}
+
+// mess leaves in HOME what is hard to remove: a tree deeper than any path, directories without rights, links
+// to elsewhere and names of every byte.
+func mess() error {
+	home := os.Getenv("HOME")
+	for name, to := range map[string]string{"out": "/etc", "up": "..", "self": "self", "file": "/etc/passwd"} {
+		if err := os.Symlink(to, home+"/"+name); err != nil {
+			return err
+		}
+	}
+	for i := range 600 {
+		if err := os.WriteFile(fmt.Sprintf("%s/%03d\n\x01-rf", home, i), nil, 0); err != nil {
+			return err
+		}
+	}
+	syscall.Mkfifo(home+"/pipe", 0)
+	if err := os.Chdir(home); err != nil {
+		return err
+	}
+	for range 3000 { // 600 KB of path
+		if err := os.Mkdir(strings.Repeat("d", 200), 0o700); err != nil {
+			return err
+		}
+		if err := os.Chdir(strings.Repeat("d", 200)); err != nil {
+			return err
+		}
+		os.WriteFile("f", nil, 0)
+		os.Symlink("..", "s")
+	}
+	closed := home + "/closed"
+	if err := os.MkdirAll(closed+"/in", 0o700); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(closed+"/in/f", nil, 0), shut(closed+"/in"), shut(closed))
+}
+
+// shut takes all rights from a directory; without chmod, which its cage denies, by the umask it is made under.
+func shut(dir string) error {
+	if os.Chmod(dir, 0) == nil {
+		return nil
+	}
+	defer syscall.Umask(syscall.Umask(0o777))
+	return os.Mkdir(dir+"-made", 0o777)
 }
 
 // pair makes a pair of sockets: of streams without a path, else of datagrams, one of which it sends there.
@@ -391,4 +517,38 @@ func findKey(name string) error {
 		return e
 	}
 	return nil
+}
+
+// breed starts itself over and over, in sessions of their own and deaf, and so do those it starts.
+func breed(token string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	for {
+		if spawn(nil, "breed", token) != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// forks forks for ever, in raw system calls, for a forked child has no Go runtime to speak of. All its
+// children do the same; or each process ends once it has forked, so that none lives for long but the first.
+func forks(flee bool) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	nap := syscall.Timespec{Nsec: 1e6}
+	first := true
+	for {
+		pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		switch {
+		case e != 0:
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		case pid == 0:
+			first = false
+		case flee && first:
+			for {
+				syscall.RawSyscall(syscall.SYS_WAIT4, ^uintptr(0), 0, 0)
+				syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+			}
+		case flee:
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
 }

@@ -1,0 +1,3 @@
+package inside
+
+const sysSeccomp = 317

@@ -1,0 +1,132 @@
+package inside
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// perform is the life of a stage: it takes the steps upon itself, one by one, and becomes the tool. It never
+// returns. What it reports goes to its keeper.
+func perform() {
+	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || handle(toDefault) != 0 {
+		syscall.Exit(1)
+	}
+	steps, ok := receive()
+	if !ok {
+		syscall.Exit(1)
+	}
+	for i, s := range steps {
+		if s.Op == Become {
+			report(Started, 0, 0)
+			if !fill(make([]byte, 1)) {
+				syscall.Exit(1) // the keeper is gone: nobody would end what begins here
+			}
+		}
+		if _, errno := apply(s); errno != 0 {
+			report(Failed, uint32(i), uint32(errno))
+			syscall.Exit(1)
+		}
+	}
+	report(Started, 0, 0)
+	syscall.Exit(0)
+}
+
+// toDefault undoes what the keeper, or whoever started the gateway, ignores.
+func toDefault(_, was uintptr) (uintptr, bool) { return sigDfl, was == sigIgn }
+
+// enact does the steps that a stage alone is given.
+func enact(s Step) syscall.Errno {
+	switch s.Op {
+	case Ids:
+		return ids(uintptr(s.N[0]), uintptr(s.N[1]))
+	case Reach:
+		return number(syscall.Access(s.S[0], uint32(s.N[0])))
+	case Grant:
+		return grant(s.S[0], s.N)
+	case Home:
+		if s.N[0] >= uint64(len(donated)) {
+			return syscall.EBADMSG
+		}
+		return number(syscall.Fchdir(donated[s.N[0]]))
+	case Tasks:
+		const resource = 6 // RLIMIT_NPROC
+		lim := [2]uint64{s.N[0], s.N[0]}
+		return call(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(&lim)))
+	case Leash:
+		const setDeathSignal = 1 // PR_SET_PDEATHSIG; the answer to Started tells that the keeper still was there
+		return call(syscall.SYS_PRCTL, setDeathSignal, uintptr(syscall.SIGKILL), 0)
+	case Once:
+		return listen(s.N)
+	case Become:
+		return become(s)
+	}
+	return syscall.EBADMSG
+}
+
+// ids gives up all groups and takes another user's ids, for good. Of this thread alone: the others end when
+// it becomes the tool.
+func ids(uid, gid uintptr) syscall.Errno {
+	if e := call(syscall.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+		return e
+	}
+	if e := call(syscall.SYS_SETRESGID, gid, gid, gid); e != 0 {
+		return e
+	}
+	return call(syscall.SYS_SETRESUID, uid, uid, uid)
+}
+
+// grant gives rights on a donated descriptor, or on the file that a path leads to, which must be the very one
+// that was checked.
+func grant(path string, n []uint64) syscall.Errno {
+	var fd uintptr
+	if n[0] != ByPath {
+		if n[0] >= uint64(len(donated)) {
+			return syscall.EBADMSG
+		}
+		fd = uintptr(donated[n[0]])
+	} else {
+		opened, e := open(path)
+		if e != 0 {
+			return e
+		}
+		fd = opened
+		defer syscall.Close(int(opened))
+	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(fd), &st); err != nil {
+		return number(err)
+	}
+	if n[2] != 0 && (uint64(st.Dev) != n[1] || st.Ino != n[2]) {
+		return syscall.ESTALE
+	}
+	return allow(fd, n[3])
+}
+
+// become replaces this process by the tool. The bound on memory comes last: this program could not live
+// under it, so all that the call needs is there before.
+func become(s Step) syscall.Errno {
+	const resource = 2 // RLIMIT_DATA
+	n := s.N[0]
+	if n == 0 || n > uint64(len(s.S)-1) {
+		return syscall.EBADMSG
+	}
+	path, err := syscall.BytePtrFromString(s.S[0])
+	if err != nil {
+		return number(err)
+	}
+	argv, err := syscall.SlicePtrFromStrings(s.S[1 : 1+n])
+	if err != nil {
+		return number(err)
+	}
+	env, err := syscall.SlicePtrFromStrings(s.S[1+n:])
+	if err != nil {
+		return number(err)
+	}
+	lim := [2]uint64{s.N[1], s.N[1]}
+	if e := call(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(&lim))); e != 0 {
+		return e
+	}
+	// A keeper that listens answers this call, so the runtime has to know that the thread may wait.
+	_, _, e := syscall.Syscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
+	return e
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
+)
+
+// mounting are the system calls by which a cage is made of mounts.
+var mounting = []uint32{unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+	unix.SYS_MOUNT_SETATTR, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG}
+
+// behind puts all threads of this process behind a filter: these calls answer errno, and where told so
+// clone with a new namespace does.
+func behind(t *testing.T, errno unix.Errno, namespaces bool, calls ...uint32) {
+	t.Helper()
+	verdict := uint32(unix.SECCOMP_RET_ERRNO) | uint32(errno)
+	var c code
+	c.op(opLoad, numberAt)
+	for _, n := range calls {
+		c.jump(opEqual, n, 0, 1)
+		c.op(opReturn, verdict)
+	}
+	if namespaces {
+		c.jump(opEqual, unix.SYS_CLONE3, 0, 1)
+		c.op(opReturn, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS))
+		c.jump(opEqual, unix.SYS_CLONE, 0, 4)
+		c.op(opLoad, argsAt)
+		c.op(opMask, newNamespaces)
+		c.jump(opEqual, 0, 1, 0)
+		c.op(opReturn, verdict)
+	}
+	c.op(opReturn, allow)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	prog := unix.SockFprog{Len: uint16(len(c)), Filter: (*unix.SockFilter)(unsafe.Pointer(&c[0]))}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 {
+		t.Fatal(e)
+	}
+}
+
+// lesserHost checks that calls get the lesser cage on this host, and why.
+func lesserHost(t *testing.T, layer, cure string) {
+	t.Helper()
+	ktest.Require(t, "landlock")
+	j := plainJail(t, Config{})
+	rootsProbe(t, j)
+	wants(t, j.Probe(t.Context()), layer, cure)
+	if r := ask(t, j, bailey.Job{}, "exit", "3").must(t); r.exit.Code != 3 {
+		t.Errorf("%+v", r)
+	}
+	if r := ask(t, j, bailey.Job{}, "read", "/etc/passwd").must(t); r.first() != "permission denied" {
+		t.Errorf("%+v", r)
+	}
+	cage := planCage(t, j, bailey.Job{Command: probe})
+	if cage.Kind != "landlock" || !strings.Contains(cage.Lesser, "layer "+layer) || !strings.Contains(cage.Lesser, cure) || strings.Contains(cage.Lesser, "\n") {
+		t.Errorf("cage %s, because %q: want layer %s and the cure %s", cage.Kind, cage.Lesser, layer, cure)
+	}
+	old := plainJail(t, Config{})
+	old.landlock = leastEdition - 1
+	if _, err := old.choose(t.Context()); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(bailey.HintOf(err), "6.2") {
+		t.Errorf("an old Landlock was taken: %v", err)
+	}
+	layers := j.Diagnose(t.Context())
+	wants(t, layers[0].Err, layer, cure)
+	for i, l := range layers {
+		if (l.Err != nil) != (i == 0) || (l.Name == "full") != (i == 0) {
+			t.Errorf("layer %s (%s): %v", l.Name, l.How, l.Err)
+		}
+	}
+	for _, want := range cage.Layers {
+		if want != "env-listed" && !slices.ContainsFunc(layers, func(l Layer) bool { return l.Name == want }) {
+			t.Errorf("layer %s of a call's cage is not diagnosed", want)
+		}
+	}
+}
+
+// TestDockerHost stands for a container under Docker's default filter, which denies namespaces, mounts and
+// keys, with the capabilities that its root has.
+func TestDockerHost(t *testing.T) {
+	ktest.Require(t, "landlock", "seccomp")
+	parent := true
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread() // it ends with this goroutine, and so does what it gave up
+		if os.Geteuid() == 0 && os.Getenv("BAILEY_KTEST_SUBPROCESS") == "" {
+			const docker = 0xa80425fb // moby: oci/caps/defaults.go
+			for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+				if docker>>c&1 == 0 {
+					unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+				}
+			}
+		}
+		parent = ktest.RunInSubprocess(t, probeEnv+"="+probe, "BAILEY_KERNEL=")
+	})
+	wg.Wait()
+	if parent {
+		return
+	}
+	behind(t, unix.EPERM, true, append(mounting, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY)...)
+	lesserHost(t, "userns", "--security-opt seccomp=unconfined")
+}
+
+// TestUbuntuHost stands for one whose AppArmor lets a namespace be made and nothing be mounted in it.
+func TestUbuntuHost(t *testing.T) {
+	ktest.Require(t, "landlock", "seccomp", "userns")
+	if ktest.RunInSubprocess(t, probeEnv+"="+probe, "BAILEY_KERNEL=") {
+		return
+	}
+	behind(t, unix.EACCES, false, mounting...)
+	lesserHost(t, "mountns", "seccomp=unconfined")
+}
+
+// TestNoCageAtAll: without namespaces and without Landlock nothing runs, and the refusal names both cures.
+func TestNoCageAtAll(t *testing.T) {
+	ktest.Require(t, "seccomp")
+	if ktest.RunInSubprocess(t, probeEnv+"="+probe, "BAILEY_KERNEL=") {
+		return
+	}
+	behind(t, unix.EPERM, true, append(mounting, unix.SYS_UNSHARE, unix.SYS_LANDLOCK_CREATE_RULESET)...)
+	r := ask(t, plainJail(t, Config{}), bailey.Job{}, "exit", "0")
+	if r.exit.Code != bailey.NeverRan || bailey.KindOf(r.err) != bailey.Unavailable || !strings.Contains(r.err.Error(), "neither namespaces nor enough of Landlock") ||
+		!strings.Contains(bailey.HintOf(r.err), "seccomp=unconfined") || !strings.Contains(bailey.HintOf(r.err), "lsm=") {
+		t.Errorf("%+v (%s)", r, bailey.HintOf(r.err))
+	}
+}
+
+// TestLesserOnlyForGood: what may come back is an error and not remembered; so is a cage nobody could try.
+func TestLesserOnlyForGood(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{refuse("userns", os.NewSyscallError("clone", unix.EPERM)), true},
+		{refuse("userns", os.NewSyscallError("clone", unix.ENOSPC)), true},
+		{refuse("mountns", fmt.Errorf("private: %w", unix.EACCES)), true},
+		{refused(step{inside.Step{Op: inside.Tmpfs, N: []uint64{0}, S: []string{"/proc", ""}}, "root-readonly"}, unix.EPERM), true},
+		{refuse("userns", os.NewSyscallError("clone", unix.EAGAIN)), false},
+		{refuse("userns", os.NewSyscallError("clone", unix.ENOMEM)), false},
+		{refuse("seccomp", unix.EPERM), false},
+		{refuse("pidns", os.ErrDeadlineExceeded), false},
+		{unix.EPERM, false},
+		{context.Canceled, false},
+	} {
+		if got := denied(c.err); got != c.want {
+			t.Errorf("%v: %t", c.err, got)
+		}
+	}
+	j := newJail(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := j.choose(ctx); err == nil || j.chosen {
+		t.Errorf("a cage was chosen without a try: %v", err)
+	}
+	if lesser, err := j.choose(t.Context()); err != nil || lesser != "" || !j.chosen {
+		t.Errorf("on a host with namespaces: %q, %v", lesser, err)
+	}
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// newNestsDir gives a jail a directory of its own for nests, away from other tests'.
+func newNestsDir(t testing.TB, j *Jail) {
+	t.Helper()
+	j.nests = filepath.Join(j.open(t, false), "bailey-cages-test")
+}
+
+// TestNestIsRemoved leaves in it all that is hard to remove.
+func TestNestIsRemoved(t *testing.T) {
+	j := lesserJail(t, Config{})
+	newNestsDir(t, j)
+	r := ask(t, j, bailey.Job{}, "mess").must(t)
+	if r.first() != "ok" {
+		t.Fatalf("%+v", r)
+	}
+	if n := names(t, j.nests); len(n) != 0 {
+		t.Errorf("%v are left", n)
+	}
+	if _, err := os.Stat("/etc/passwd"); err != nil {
+		t.Error("a link was followed")
+	}
+}
+
+func names(t testing.TB, dir string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// TestRaze: closed directories, links out and a file beyond them.
+func TestRaze(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	tree := filepath.Join(dir, "tree")
+	for _, d := range []string{kept, tree + "/a/b/c", tree + "/empty"} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{kept + "/f", tree + "/a/b/c/f", tree + "/a/f", tree + "/a/" + strings.Repeat("n", 255)} {
+		if err := os.WriteFile(f, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Symlink(kept, tree+"/a/out")
+	os.Symlink("..", tree+"/a/b/up")
+	for i := range 1000 {
+		os.Mkdir(fmt.Sprintf("%s/empty/%d", tree, i), 0)
+	}
+	os.Chmod(tree+"/a/b/c", 0)
+	os.Chmod(tree+"/a/b", 0)
+	os.Chmod(tree+"/a", 0o100)
+	os.Chmod(tree, 0o500)
+	base, err := openFolder(unix.AT_FDCWD, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	if err := unmake(base, "tree"); err != nil {
+		t.Error(err)
+	}
+	if exists(tree) || !exists(kept+"/f") {
+		t.Errorf("the tree is left: %t, what a link leads to is left: %t", exists(tree), exists(kept+"/f"))
+	}
+	if err := unmake(base, "tree"); err != nil {
+		t.Errorf("what is gone already: %v", err)
+	}
+	os.Symlink(kept, tree)
+	if err := unmake(base, "tree"); err == nil || !exists(kept+"/f") {
+		t.Errorf("a symlink in its place: %v", err)
+	}
+}
+
+// TestNestsOfTheDead: what a killed gateway left goes at the next New; what is in use stays.
+func TestNestsOfTheDead(t *testing.T) {
+	j := lesserJail(t, Config{})
+	newNestsDir(t, j)
+	live, err := newNest(j.nests, j.hostUID, j.hostGID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := newNest(j.nests, j.hostUID, j.hostGID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dead.path, "f"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	dead.lock.Close() // as the kernel does for the dead
+	sweepNests(j.nests)
+	if exists(dead.path) || !exists(live.path) {
+		t.Errorf("of the dead is left: %t, of the living: %t", exists(dead.path), exists(live.path))
+	}
+	if err := live.remove(); err != nil || exists(live.path) {
+		t.Error(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(j.nests, &st); err != nil || st.Mode&0o7777 != 0o711 {
+		t.Errorf("%s has the mode %o (%v)", j.nests, st.Mode&0o7777, err)
+	}
+}
+
+// TestNestsRefused: a directory that is somebody else's, or no directory, is not used.
+func TestNestsRefused(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	os.Symlink(dir, link)
+	paths := []string{link}
+	if os.Geteuid() == 0 {
+		squat := filepath.Join(dir, "squat")
+		os.Mkdir(squat, 0o777)
+		os.Chown(squat, stranger, strangers)
+		paths = append(paths, squat)
+	} else {
+		paths = append(paths, "/")
+	}
+	for _, p := range paths {
+		n, err := newNest(p, os.Geteuid(), os.Getegid())
+		if err == nil {
+			n.remove()
+			t.Errorf("%s was used", p)
+		} else if !strings.Contains(err.Error(), "tmp-private") || bailey.HintOf(err) == "" {
+			t.Errorf("%v (%s)", err, bailey.HintOf(err))
+		}
+	}
+}
+
+func TestStatusField(t *testing.T) {
+	text := []byte("Name:\tUid: 7\nUid:\t1000\t1001\nThreads:\t3\nNSpid:\t1\t2\n")
+	for name, want := range map[string]int{"Uid:": 1000, "Threads:": 3, "NSpid:": 1, "Pid:": -1, "Name:": -1} {
+		if got := statusField(text, name); got != want {
+			t.Errorf("%s %d, want %d", name, got, want)
+		}
+	}
+	if statusField(bytes.TrimSpace(nil), "Uid:") != -1 {
+		t.Error("there is a field in nothing")
+	}
+	if n := tasksOf(os.Getuid()); n < 1 {
+		t.Errorf("this user has %d tasks", n)
+	}
+}

@@ -1,0 +1,126 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A keeper that is killed cannot end what it kept. Then that comes to the next subreaper above, which is this
+// process: see adopt. It is told from all other children by a mark that the kernel hands on to each child and
+// that none can shed: no_new_privs, and a system call filter more than this process has. The PID 1 of a
+// full cage has these too, and another PID namespace.
+
+// adopt makes this process the one that orphans of its keepers come to, until as many calls have ended as
+// began: others' orphans, which come too and are nobody's to wait for, are not to gather here for ever.
+func (j *Jail) adopt() error {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	if j.calls == 0 {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return refuse("subreaper", os.NewSyscallError("prctl", err))
+		}
+	}
+	j.calls++
+	return nil
+}
+
+// callsNow is how many calls are in the lesser cage, or about to be.
+func (j *Jail) callsNow() uint64 {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	return uint64(j.calls) + 1
+}
+
+func (j *Jail) disown() {
+	j.gathering.Lock()
+	defer j.gathering.Unlock()
+	if j.calls--; j.calls == 0 {
+		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	}
+}
+
+// endOrphans ends what killed keepers have left. As in package inside, none is reaped before all have died.
+func endOrphans() {
+	own := markOf("self")
+	for {
+		var dead []int
+		alive := false
+		for _, pid := range ownChildren() {
+			m := markOf(strconv.Itoa(pid))
+			if m.parent != os.Getpid() || m.filters <= own.filters || !m.noNewPrivs || m.spaces != own.spaces {
+				continue
+			}
+			if ended(pid) {
+				dead = append(dead, pid)
+				continue
+			}
+			unix.Kill(pid, unix.SIGKILL)
+			alive = true
+		}
+		if alive {
+			time.Sleep(200 * time.Microsecond)
+			continue
+		}
+		for _, pid := range dead {
+			unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil)
+		}
+		if len(dead) == 0 {
+			return
+		}
+	}
+}
+
+type mark struct {
+	parent     int
+	filters    int
+	noNewPrivs bool
+	spaces     int // PID namespaces it is in
+}
+
+func markOf(pid string) mark {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return mark{}
+	}
+	_, spaces, _ := strings.Cut(string(status), "\nNSpid:")
+	spaces, _, _ = strings.Cut(spaces, "\n")
+	return mark{statusField(status, "PPid:"), statusField(status, "Seccomp_filters:"),
+		statusField(status, "NoNewPrivs:") == 1, len(strings.Fields(spaces))}
+}
+
+// ownChildren lists the processes whose parent is this one (proc_tid_children(5)), or all there are where the
+// kernel keeps no such list.
+func ownChildren() (pids []int) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	for _, t := range tasks {
+		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat("/proc/self/task/" + t.Name()); err == nil {
+				return processes()
+			}
+		}
+		for _, word := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// ended tells whether a child has ended and waits to be reaped.
+func ended(pid int) bool {
+	var info [32]int32 // siginfo_t, si_pid behind three ints and four bytes
+	_, _, e := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
+		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
+	return e == 0 && info[4] == int32(pid)
+}
