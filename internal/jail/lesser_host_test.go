@@ -81,6 +81,9 @@ func lesserHost(t *testing.T, layer, cure string) {
 	layers := j.Diagnose(t.Context())
 	wants(t, layers[0].Err, layer, cure)
 	for i, l := range layers {
+		if l.Name == layerCgroup && slices.Contains(cage.Absent, layerCgroup) {
+			continue // a watcher stands in for it
+		}
 		if (l.Err != nil) != (i == 0) || (l.Name == "full") != (i == 0) {
 			t.Errorf("layer %s (%s): %v", l.Name, l.How, l.Err)
 		}

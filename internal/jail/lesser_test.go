@@ -115,7 +115,7 @@ func TestLesserByItsEffects(t *testing.T) {
 		t.Error("the private directory outlived its call")
 	}
 	cage := planCage(t, j, bailey.Job{Command: probe})
-	if cage.Kind != "landlock" || !cage.Enforced || cage.Lesser != j.lesser || !slices.Equal(cage.Absent, []string{"cgroup"}) {
+	if cage.Kind != "landlock" || !cage.Enforced || cage.Lesser != j.lesser || !slices.Equal(cage.Absent, j.holder.bounds(bailey.Limits{}).absent()) {
 		t.Errorf("the cage says of itself %+v", cage)
 	}
 }
@@ -304,6 +304,32 @@ func TestLesserLimits(t *testing.T) {
 	}
 }
 
+// TestLesserMemoryInAll: what holds the cage holds all of it. What ends it may end the keeper first, and
+// then nothing is left either.
+func TestLesserMemoryInAll(t *testing.T) {
+	for _, layer := range []string{layerCgroup, layerWatcher} {
+		t.Run(layer, func(t *testing.T) {
+			j := lesserJail(t, Config{})
+			if layer == layerWatcher {
+				j.holder.asked, j.holder.why = true, errors.New("withheld")
+			} else if _, err := j.holder.open(); err != nil {
+				ktest.Missing(t, "cgroup", err)
+			}
+			job := bailey.Job{Exec: []string{probe}}
+			if r := ask(t, j, job, "crowd", "4", "50", "own").must(t); r.first() != "all fit" || r.exit != (bailey.Exit{}) {
+				t.Errorf("200 MiB: %+v", r)
+			}
+			r := ask(t, j, job, "crowd", "4", "200", "own").must(t)
+			if r.exit.Code == 0 || r.exit.Over != "the tool used more than 512 MiB of memory in all" {
+				t.Errorf("800 MiB: %+v", r)
+			}
+			if left := bearing(probe); len(left) > 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
 func TestLesserRefuses(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "work", ".env")
 	work := filepath.Dir(secret)
@@ -380,7 +406,7 @@ func TestLesserEveryStepMatters(t *testing.T) {
 	defer planned.Close()
 	whole := planned.(*run).plan
 	for i := range whole.steps {
-		broken := &plan{steps: append([]step(nil), whole.steps...), lesser: true, ceiling: whole.ceiling}
+		broken := &plan{steps: append([]step(nil), whole.steps...), lesser: true, ceiling: whole.ceiling, bounds: whole.bounds}
 		broken.steps[i].Op = 63 // no operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, places: planned.(*run).places}
 		exit, err := r.live(t.Context(), broken.wire(), bailey.Streams{})

@@ -49,8 +49,8 @@ func names(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// TestRaze: closed directories, links out and a file beyond them.
-func TestRaze(t *testing.T) {
+// TestUnmake: closed directories, links out and a file beyond them.
+func TestUnmake(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "kept")
 	tree := filepath.Join(dir, "tree")

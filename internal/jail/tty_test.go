@@ -42,8 +42,14 @@ func pty(t *testing.T) (master, slave *os.File) {
 
 // TestTerminalIsItsOwn: a run that was planned with a terminal has that one for its session, and its streams are it.
 func TestTerminalIsItsOwn(t *testing.T) {
+	t.Run("full", func(t *testing.T) { terminalIsItsOwn(t, newJail(t, Config{})) })
+	t.Run("landlock", func(t *testing.T) { terminalIsItsOwn(t, lesserJail(t, Config{})) })
+}
+
+func terminalIsItsOwn(t *testing.T, j *Jail) {
+	t.Helper()
 	master, slave := pty(t)
-	r, err := newJail(t, Config{}).Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"tty"}, TTY: true})
+	r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"tty"}, TTY: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,11 @@ type keeper struct {
 // keep never returns.
 func keep() {
 	k := &keeper{turn: make(chan struct{}, 1)}
-	if guard() != 0 || !k.raise() {
+	if guard() != 0 {
 		syscall.Exit(1)
 	}
-	l, ok := take()
-	if !ok || !k.forward(l) {
-		syscall.Close(k.stream)
+	l, ok := take() // by now the gateway has put this process under what bounds the call
+	if !ok || !k.raise() || !k.forward(l) {
 		sweep()
 		syscall.Exit(1)
 	}
@@ -55,7 +54,7 @@ func guard() syscall.Errno {
 	})
 }
 
-// raise starts the stage, ahead of the letter: it waits, in a session of its own, and holds nothing.
+// raise starts the stage, in a session of its own.
 func (k *keeper) raise() bool {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -122,6 +122,11 @@ func become(s Step) syscall.Errno {
 	if err != nil {
 		return number(err)
 	}
+	if len(s.N) > 2 && s.N[2] == 1 {
+		if e := call(syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY, 0); e != 0 {
+			return e
+		}
+	}
 	lim := [2]uint64{s.N[1], s.N[1]}
 	if e := call(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(&lim))); e != 0 {
 		return e

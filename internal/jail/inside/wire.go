@@ -83,7 +83,7 @@ const (
 	Tasks             // N: how many tasks the uid may have in all, for how many of this call's
 	Leash             // this process ends with the keeper
 	Once              // the next execve is the last one; the keeper sees to that
-	Become            // N: number of arguments, bytes of memory; S: file, arguments, environment. This process becomes the tool
+	Become            // N: number of arguments, bytes of memory, 1 where a terminal is to be the tool's; S: file, arguments, environment. This process becomes the tool
 	Done              // ends the cage without having started anything
 	Unshare           // N: namespaces that this thread leaves for new ones of its own
 )
