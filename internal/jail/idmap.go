@@ -77,7 +77,7 @@ func (j *Jail) detach(place *os.File, attrs uint64, as owner) (*os.File, error) 
 		tree.Close()
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Err: err,
 			Message: "no cage: layer binds-noexec: the filesystem of " + place.Name() + " cannot map its owner to the cage's user",
-			Hint:    "start bailey as an ordinary user, or keep the workspace on ext4, xfs, btrfs or tmpfs"}
+			Hint:    "start bailey as an ordinary user, or keep the workspace on ext4, xfs or btrfs, or on tmpfs from Linux 6.3 on"}
 	}
 	return tree, nil
 }

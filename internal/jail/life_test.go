@@ -294,6 +294,7 @@ func gatewayMain() int {
 
 func TestGatewayDeathEndsTheCage(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
+	mappable(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "beat")
 	gateway := exec.Command("/proc/self/exe")

@@ -92,7 +92,8 @@ func isRoot() error {
 const again = "BAILEY_KTEST_SUBPROCESS"
 
 // RunInSubprocess runs the calling test once more in a process of its own and reports true in the
-// parent, which then returns: what a test does to its process (Landlock, kills, limits) stays there.
+// parent, which then returns: what a test does to its process (Landlock, kills, limits) stays there. What
+// is skipped there is skipped here.
 func RunInSubprocess(t *testing.T, env ...string) (parent bool) {
 	t.Helper()
 	if os.Getenv(again) == t.Name() {
@@ -101,6 +102,9 @@ func RunInSubprocess(t *testing.T, env ...string) (parent bool) {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), append(env, again+"="+t.Name())...)
 	out, err := cmd.CombinedOutput()
+	if err == nil && strings.Contains(string(out), "--- SKIP: "+t.Name()) {
+		t.Skipf("in its subprocess:\n%s", out)
+	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("in its subprocess: %v\n%s", err, out)
 	}

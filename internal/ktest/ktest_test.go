@@ -27,6 +27,16 @@ func TestRunInSubprocess(t *testing.T) {
 	}
 }
 
+func TestSkipInSubprocess(t *testing.T) {
+	t.Run("as it should", func(t *testing.T) {
+		if RunInSubprocess(t) {
+			t.Error("a test that its subprocess skipped went on")
+			return
+		}
+		t.Skip("nothing is missing: this is about skipping")
+	})
+}
+
 // TestFeatures prints what this machine has, so that a log says what the other tests could use.
 func TestFeatures(t *testing.T) {
 	for _, f := range Features() {

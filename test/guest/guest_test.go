@@ -1,0 +1,72 @@
+//go:build linux
+
+package guest
+
+import (
+	"testing"
+	"time"
+)
+
+// What kernels of today offer everybody and root, and what the tests find in a guest with this machine's programs.
+const (
+	everybody = "userns,netns,seccomp"
+	rootOnly  = everybody + ",root,cgroup,keyring,idmap"
+	programs  = ",dynamic-true,libc,true,cat"
+)
+
+// TestCgroup2 is what distributions install today: cgroup v2 and Landlock.
+func TestCgroup2(t *testing.T) {
+	boot(t, machine{kernel: "6.12-amd64"},
+		jail().having(rootOnly+programs+",landlock,git").called("root"),
+		jail().as(1000).having(everybody+programs+",landlock,git").called("ordinary"),
+		program("cmd/bailey", "doctor", "--json").as(1000).saying(`"ok":true`).called("doctor"),
+		command("cat", "/proc/self/cgroup").as(1000).delegated().saying("0::/guest-3").called("delegated"))
+}
+
+// TestOldest is the oldest kernel that is still maintained and has Landlock, with control groups of version 1.
+func TestOldest(t *testing.T) {
+	boot(t, machine{kernel: "6.1-amd64", cgroup: "v1", disk: true},
+		jail().having(rootOnly+programs+",landlock,git").called("root"))
+}
+
+// TestWithoutLandlock: the kernel's command line leaves it out, as some distributions do.
+func TestWithoutLandlock(t *testing.T) {
+	boot(t, machine{kernel: "6.12-amd64", line: "lsm="},
+		tests("internal/ktest", "-test.run=^TestFeatures$").saying("landlock: operation not supported", "userns: <nil>"),
+		jail().as(1000).having(everybody+programs+",git").called("ordinary"),
+		program("cmd/bailey", "doctor", "--json").as(1000).saying("layer landlock is absent").ending("exit status 1").called("doctor"))
+}
+
+// TestWithoutUserNamespaces: the cage is refused for the right reason.
+func TestWithoutUserNamespaces(t *testing.T) {
+	boot(t, machine{kernel: "7.1-amd64"},
+		tests("internal/ktest", "-test.run=^TestFeatures$").saying("landlock: <nil>", "userns: fork/exec /proc/self/exe: invalid argument"),
+		program("cmd/bailey", "doctor", "--json").as(1000).saying("layer userns could not be set up", "CONFIG_USER_NS").
+			ending("exit status 1").called("doctor"))
+}
+
+// TestBusybox: what the jail itself runs in a cage works where programs are as on Alpine.
+func TestBusybox(t *testing.T) {
+	boot(t, machine{kernel: "6.1-amd64", busybox: true},
+		jail("-test.run=^(TestDiagnose|TestProbe)").as(1000).having(everybody+",landlock,cat,readlink"))
+}
+
+// TestARM64 runs what is only compiled elsewhere: PID 1's system calls, the filter, the closure.
+func TestARM64(t *testing.T) {
+	boot(t, machine{kernel: "6.12-arm64"},
+		jail().having(rootOnly+programs+",landlock").called("root"),
+		jail().as(1000).having(everybody+programs+",landlock").called("ordinary"))
+}
+
+// TestTasksEnd: a task that fails, hangs or leaves a process behind is told as what it is, and the next one
+// begins on a quiet machine.
+func TestTasksEnd(t *testing.T) {
+	hangs := command("sh", "-c", "echo begun; while :; do :; done").saying("begun\n").called("hangs")
+	hangs.Limit = 3 * time.Second
+	boot(t, machine{kernel: "7.1-amd64"},
+		command("sh", "-c", "exit 3").ending("exit status 3").called("fails"),
+		hangs.ending("signal: killed: signal: killed, context deadline exceeded"),
+		command("sh", "-c", "sh -c 'echo $$ >/tmp/beat; while :; do :; done' >/dev/null 2>&1 & until [ -s /tmp/beat ]; do :; done").called("leaves"),
+		command("sh", "-c", "read pid </tmp/beat; kill -0 $pid 2>/dev/null || echo gone").saying("gone\n").called("quiet"),
+		command("no-such-program").ending("<nil>: exec: \"no-such-program\": executable file not found in $PATH, <nil>"))
+}
