@@ -46,13 +46,15 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o755)
 	probe = filepath.Join(dir, "probe")
-	build := exec.Command("go", "build", "-o", probe, "./testdata/probe")
+	build := exec.Command("go", "build", "-o", dir, "./testdata/probe", "./testdata/battery")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the probe: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "building the probe and the battery: %v\n%s", err, out)
 		return 1
 	}
-	os.Chmod(probe, 0o755)
+	for _, program := range []string{probe, attacker()} {
+		os.Chmod(program, 0o755)
+	}
 	return m.Run()
 }
 

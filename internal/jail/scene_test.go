@@ -1,0 +1,322 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/battery"
+	"bailey/internal/ktest"
+)
+
+// attacker is testdata/battery, built beside the probe.
+func attacker() string { return filepath.Join(filepath.Dir(probe), "battery") }
+
+// A stage is what the battery finds outside: things to go for, each with somebody who notices.
+type stage struct {
+	battery.Scene
+	masks   []string
+	callers atomic.Int64 // who connected to a listener
+	pipe    int          // the reading end of the FIFO in the read-only place
+	victim  *exec.Cmd
+	nice    int // the victim's priority as the kernel says it
+	signals chan os.Signal
+	untouch string // digest of what must stay as it is
+}
+
+// set builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
+func set(t *testing.T) *stage {
+	t.Helper()
+	root, err := os.MkdirTemp("/var/tmp", "bailey-battery-")
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	os.Chmod(root, 0o755)
+	s := &stage{Scene: battery.Scene{Token: token(t), Kind: "full", RO: filepath.Join(root, "ro"), RW: filepath.Join(root, "rw"),
+		Secret: filepath.Join(root, "secret"), Canary: filepath.Join(root, "canary"), Home: homeDir, Tmp: tmpDir,
+		Pids: []int{os.Getpid(), os.Getppid()}, Tasks: defaultTasks + ownTasks, Memory: defaultData}}
+	s.HostName, _ = os.Hostname()
+	t.Setenv(battery.Leak, "outside")
+	put(t, s.Secret, "of the host", 0o644)
+	put(t, s.Canary, s.Token, 0o644)
+	s.program(t)
+	for _, dir := range []string{s.RO, s.RW} {
+		s.furnish(t, dir)
+	}
+	s.listen(t)
+	s.share(t)
+	s.keys(t)
+	s.haunt(t)
+	s.untouch = s.digest(t)
+	return s
+}
+
+func token(t *testing.T) string {
+	t.Helper()
+	var b [16]byte
+	if _, err := unix.Getrandom(b[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", b)
+}
+
+// program names a dynamic helper with its loader and C library, where the host has one.
+func (s *stage) program(t *testing.T) {
+	j, err := New(Config{OwnTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	helper, err := j.tools.find("/bin/true")
+	if err != nil || len(helper.files) < 3 {
+		t.Logf("without a dynamic helper: %v", err)
+		return
+	}
+	s.Helper, s.Loader = helper.real, helper.files[1].path
+	for _, f := range helper.files[2:] {
+		if strings.Contains(filepath.Base(f.path), "libc.") {
+			s.Libc = f.path
+		}
+	}
+}
+
+// furnish fills a place with what can be run, loaded, followed, connected to and uncovered.
+func (s *stage) furnish(t *testing.T, dir string) {
+	t.Helper()
+	in := func(name ...string) string { return filepath.Join(append([]string{dir}, name...)...) }
+	put(t, in(battery.Note), strings.Repeat("text\n", 2000), 0o666)
+	put(t, in(battery.Hidden, battery.Inner), "masked", 0o644)
+	put(t, in(battery.Holder, battery.Hidden, battery.Inner), "masked", 0o644)
+	put(t, in(battery.Script), "#!"+attacker()+" noop\n", 0o755)
+	s.masks = append(s.masks, in(battery.Hidden), in(battery.Holder, battery.Hidden))
+	copyFile(t, attacker(), in(battery.Tool))
+	if s.Helper != "" {
+		copyFile(t, s.Helper, in(battery.True))
+		copyFile(t, s.Libc, in(battery.Lib))
+	}
+	for name, target := range map[string]string{battery.Link: s.Secret, battery.Way: battery.Hidden} {
+		if err := os.Symlink(target, in(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(in(battery.Pipe), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(in(battery.Pipe), 0o666)
+	if dir == s.RO {
+		fd, err := unix.Open(in(battery.Pipe), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		s.pipe = fd
+	}
+}
+
+// listen waits everywhere for somebody who should not come.
+func (s *stage) listen(t *testing.T) {
+	stream := func(network, address string) string {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Logf("without %s %s: %v", network, address, err)
+			return ""
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				s.callers.Add(1)
+				c.Close()
+			}
+		}()
+		return l.Addr().String()
+	}
+	packets := func(network, address string) string {
+		c, err := net.ListenPacket(network, address)
+		if err != nil {
+			t.Logf("without %s %s: %v", network, address, err)
+			return ""
+		}
+		t.Cleanup(func() { c.Close() })
+		go func() {
+			for _, _, err := c.ReadFrom(make([]byte, 1)); err == nil; _, _, err = c.ReadFrom(make([]byte, 1)) {
+				s.callers.Add(1)
+			}
+		}()
+		return c.LocalAddr().String()
+	}
+	s.TCP, s.TCP6, s.UDP = stream("tcp", "127.0.0.1:0"), stream("tcp", "[::1]:0"), packets("udp", "127.0.0.1:0")
+	s.Abstract = stream("unix", "@battery-"+s.Token)
+	for _, dir := range []string{s.RO, s.RW} {
+		stream("unix", filepath.Join(dir, battery.Stream))
+		packets("unixgram", filepath.Join(dir, battery.Dgram))
+		os.Chmod(filepath.Join(dir, battery.Stream), 0o777)
+		os.Chmod(filepath.Join(dir, battery.Dgram), 0o777)
+	}
+}
+
+// share makes what the host's processes share by number or name, open to all.
+func (s *stage) share(t *testing.T) {
+	s.Key = 1<<30 | os.Getpid()
+	s.Planted = s.Key | 1<<29
+	if id, err := unix.SysvShmGet(s.Key, 4096, unix.IPC_CREAT|0o666); err == nil {
+		t.Cleanup(func() { unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	}
+	if id, _, e := unix.Syscall(unix.SYS_SEMGET, uintptr(s.Key), 1, unix.IPC_CREAT|0o666); e == 0 {
+		t.Cleanup(func() { unix.Syscall(unix.SYS_SEMCTL, id, 0, unix.IPC_RMID) })
+	}
+	if id, _, e := unix.Syscall(unix.SYS_MSGGET, uintptr(s.Key), unix.IPC_CREAT|0o666, 0); e == 0 {
+		t.Cleanup(func() { unix.Syscall(unix.SYS_MSGCTL, id, unix.IPC_RMID, 0) })
+	}
+	s.Queue = "battery-" + s.Token
+	name := append([]byte(s.Queue), 0)
+	if fd, _, e := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o666, 0, 0, 0); e == 0 {
+		unix.Close(int(fd))
+		t.Cleanup(func() { unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0) })
+	}
+	s.Shm = "/dev/shm/battery-" + s.Token
+	if err := os.WriteFile(s.Shm, []byte("shared"), 0o644); err == nil {
+		t.Cleanup(func() { os.Remove(s.Shm) })
+	}
+}
+
+// keys puts one key into the session's keyring of this thread, which the caller locked, and one into the user's.
+func (s *stage) keys(t *testing.T) {
+	if ktest.Has("keyring") != nil {
+		return
+	}
+	s.KeyName = "battery-" + s.Token
+	if _, err := unix.KeyctlJoinSessionKeyring(s.KeyName); err != nil {
+		t.Fatal(err)
+	}
+	for _, ring := range []int{unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_KEYRING} {
+		id, err := unix.AddKey("user", s.KeyName, []byte(s.Token), ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.KeyID = id
+	}
+	t.Cleanup(func() { unix.KeyctlInt(unix.KEYCTL_REVOKE, s.KeyID, 0, 0, 0) })
+}
+
+// haunt starts the victim, of the tool's own uid outside, and listens for signals that were not meant for here.
+func (s *stage) haunt(t *testing.T) {
+	s.victim = exec.Command("/bin/sh", "-c", "read x", "victim-"+s.Token)
+	if _, err := s.victim.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		s.victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: DefaultHostUID, Gid: DefaultHostUID}}
+	}
+	if err := s.victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.victim.Process.Kill(); s.victim.Wait() })
+	s.Victim = s.victim.Process.Pid
+	s.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, s.Victim)
+	s.signals = make(chan os.Signal, 8)
+	signal.Notify(s.signals, syscall.SIGUSR1)
+	t.Cleanup(func() { signal.Stop(s.signals) })
+}
+
+// job runs the attacker with both places.
+func (s *stage) job(t *testing.T, args ...string) bailey.Job {
+	t.Helper()
+	b, err := json.Marshal(s.Scene)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := bailey.Job{Command: attacker(), Args: args, NeedsProc: s.Proc, Env: []string{battery.Env + "=" + string(b)},
+		Places: []bailey.Place{place(t, s.RO, false), place(t, s.RW, true)}}
+	if s.Helper != "" {
+		job.Exec = []string{s.Helper}
+	}
+	return job
+}
+
+// look checks outside that nobody felt anything.
+func (s *stage) look(t *testing.T) {
+	t.Helper()
+	if n := s.callers.Load(); n > 0 {
+		t.Errorf("%d callers came out of the cage", n)
+	}
+	if n, err := unix.Read(s.pipe, make([]byte, 64)); n > 0 || err == nil {
+		t.Errorf("%d bytes came through a FIFO in a place that is only read (%v)", n, err)
+	}
+	select {
+	case sig := <-s.signals:
+		t.Errorf("the gateway felt %v", sig)
+	default:
+	}
+	if nice, err := unix.Getpriority(unix.PRIO_PROCESS, s.Victim); err != nil || nice != s.nice || !running(s.Victim) {
+		t.Errorf("the victim is not what it was: priority %d of %d, %v", nice, s.nice, err)
+	}
+	if name, _ := os.Hostname(); name != s.HostName {
+		t.Errorf("the host is called %s now", name)
+	}
+	if s.digest(t) != s.untouch {
+		t.Error("what may only be read was changed")
+	}
+	for _, line := range s.lingering() {
+		t.Errorf("a process is left: %s", line)
+	}
+}
+
+// running tells whether a process is there and no zombie.
+func running(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	i := bytes.LastIndexByte(b, ')')
+	return err == nil && i > 0 && b[i+2] != 'Z'
+}
+
+// lingering lists the processes that hold the token on their command line, but for the victim.
+func (s *stage) lingering() (lines []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		if bytes.Contains(b, []byte(s.Token)) && file != fmt.Sprintf("/proc/%d/cmdline", s.Victim) {
+			lines = append(lines, fmt.Sprintf("%s %q", file, b))
+		}
+	}
+	return lines
+}
+
+// digest covers all that must not change: names, modes, times, links and contents.
+func (s *stage) digest(t *testing.T) string {
+	t.Helper()
+	h := sha256.New()
+	for _, root := range []string{s.RO, s.Secret, s.Canary, filepath.Join(s.RW, battery.Hidden)} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if err == nil {
+				err = unix.Lstat(path, &st)
+			}
+			fmt.Fprintln(h, path, st.Mode, st.Uid, st.Nlink, st.Size, st.Mtim, st.Ctim)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return string(h.Sum(nil))
+}
