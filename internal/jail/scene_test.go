@@ -231,8 +231,10 @@ func (s *stage) haunt(t *testing.T) {
 	if err := s.victim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.victim.Process.Kill(); s.victim.Wait() })
-	s.Victim = s.victim.Process.Pid
+	victim, gone := s.victim, make(chan struct{})
+	go func() { victim.Wait(); close(gone) }() // at once: the first of a pid namespace ends after all others are waited for
+	t.Cleanup(func() { victim.Process.Kill(); <-gone })
+	s.Victim = victim.Process.Pid
 	s.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, s.Victim)
 	s.signals = make(chan os.Signal, 8)
 	signal.Notify(s.signals, syscall.SIGUSR1)

@@ -2,6 +2,7 @@ package battery
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +66,10 @@ func read(path string) verdict {
 	if n == 0 && (err == nil || err.Error() == "EOF") {
 		return held("%s is empty", path)
 	}
-	return refused(err, fmt.Sprintf("%s reads %q", path, b[:n]), syscall.EIO)
+	if errors.Is(err, syscall.EIO) { // /proc/1/mem is open, and nothing lies at address zero
+		err = nil
+	}
+	return refused(err, fmt.Sprintf("%s reads %q", path, b[:n]))
 }
 
 func secretFromCwd(s *Scene) verdict {

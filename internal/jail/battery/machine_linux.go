@@ -82,7 +82,8 @@ func setting(name string) verdict {
 
 // writable walks a tree of the kernel's and tries to open everything in it for writing.
 func writable(root string) verdict {
-	if _, err := os.Lstat(root); err != nil {
+	root, err := filepath.EvalSymlinks(root) // /proc/self is one
+	if err != nil {
 		return refused(err, "")
 	}
 	var s series

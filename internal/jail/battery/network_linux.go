@@ -67,7 +67,7 @@ func dialed(network, address string) verdict {
 		c.Write([]byte("out of the cage"))
 		c.Close()
 	}
-	return refused(err, "somebody at "+address)
+	return refused(err, "somebody at "+address, unix.ENETUNREACH)
 }
 
 func listening(l net.Listener, err error) verdict {

@@ -37,10 +37,10 @@ const (
 	refusal  = 99                // exit code outside a cage
 )
 
-// Main is the attacker's main function. Its verbs are all, one NAME, plant and survive WAY, those that
-// these use themselves, and noop, which does nothing.
+// Main is the attacker's main function. Its verbs are all, one NAME, plant, survive WAY, flip A B and
+// freeze, those that these use themselves, and noop, which does nothing.
 func Main(args []string) int {
-	if len(args) == 1 && args[0] == "noop" {
+	if len(args) > 0 && args[0] == "noop" {
 		fmt.Println(ran)
 		return 0
 	}
@@ -65,6 +65,10 @@ func Main(args []string) int {
 		return s.plant()
 	case len(args) == 2 && args[0] == "survive":
 		return s.survive(args[1])
+	case len(args) == 3 && args[0] == "flip":
+		return flip(args[1], args[2])
+	case len(args) == 1 && args[0] == "freeze":
+		return freeze()
 	case len(args) == 2 && args[0] == "linger":
 		linger(args[1])
 		return 0
@@ -133,6 +137,9 @@ func (s *Scene) apart(p Probe) verdict {
 	}
 	var r Result
 	if json.Unmarshal(out.Bytes(), &r) != nil || r.Name != p.Name {
+		if strings.HasPrefix(p.Name, "exec/") && !strings.Contains(log.String(), "goroutine ") {
+			return opened("something ran in the place of the probe: %s", clip(out.String()))
+		}
 		return odd("%v: %s%s", err, clip(out.String()), clip(log.String()))
 	}
 	return verdict{r.Held, r.Open, r.Odd}

@@ -14,7 +14,7 @@ func writes() []Probe {
 	in := func(name string) func(*Scene) string {
 		return func(s *Scene) string { return filepath.Join(s.RO, name) }
 	}
-	note, fresh := in(Note), in("new")
+	note := in(Note)
 	one := func(name string, path func(*Scene) string, try func(string) error) Probe {
 		return Probe{Name: "data/readonly-" + name, try: func(s *Scene) verdict { p := path(s); return refused(try(p), p+" was changed") }}
 	}
@@ -23,14 +23,14 @@ func writes() []Probe {
 		one("append", note, open(unix.O_WRONLY|unix.O_APPEND)),
 		one("truncating-open", note, open(unix.O_RDONLY|unix.O_TRUNC)),
 		one("truncate", note, func(p string) error { return os.Truncate(p, 0) }),
-		one("create", fresh, open(unix.O_WRONLY|unix.O_CREAT)),
+		one("create", in("new-create"), open(unix.O_WRONLY|unix.O_CREAT)),
 		one("unnamed-file", in("."), open(unix.O_RDWR|unix.O_TMPFILE)),
 		one("rename", note, func(p string) error { return os.Rename(p, p+".old") }),
 		one("hard-link", note, func(p string) error { return os.Link(p, p+".link") }),
-		one("symlink", fresh, func(p string) error { return os.Symlink("x", p) }),
+		one("symlink", in("new-symlink"), func(p string) error { return os.Symlink("x", p) }),
 		one("unlink", note, os.Remove),
-		one("mkdir", fresh, func(p string) error { return os.Mkdir(p, 0o755) }),
-		one("mkfifo", fresh, func(p string) error { return unix.Mkfifo(p, 0o644) }),
+		one("mkdir", in("new-mkdir"), func(p string) error { return os.Mkdir(p, 0o755) }),
+		one("mkfifo", in("new-mkfifo"), func(p string) error { return unix.Mkfifo(p, 0o644) }),
 		one("chmod", note, func(p string) error { return os.Chmod(p, 0o777) }),
 		one("chown", note, func(p string) error { return os.Chown(p, os.Getuid(), os.Getgid()) }),
 		one("times", note, func(p string) error { return unix.UtimesNano(p, make([]unix.Timespec, 2)) }),
