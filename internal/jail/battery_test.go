@@ -23,12 +23,6 @@ import (
 
 // pending are the probes that are open, with the layer that will close them.
 var pending = map[string]string{
-	"namespace/unshare-user": "seccomp", "namespace/clone-user": "seccomp", "namespace/clone3-user": "seccomp",
-	"data/set-id": "seccomp", "exec/memfd": "seccomp", "exec/memfd-by-proc": "seccomp",
-	"kernel/perf": "seccomp", "kernel/io-uring-enter": "seccomp", "kernel/io-uring-register": "seccomp", "kernel/userfaultfd": "seccomp",
-	"keyring/describe": "seccomp", "kernel/keyctl": "seccomp", "kernel/add-key": "seccomp", "kernel/memfd": "seccomp", "kernel/memfd-secret": "seccomp",
-	"kernel/personality": "seccomp", "kernel/personality-exec": "seccomp", "kernel/fanotify": "seccomp", "kernel/name-to-handle": "seccomp",
-	"kernel/local-descriptors": "seccomp", "kernel/filesystems": "seccomp", "kernel/device-status": "seccomp",
 	"resource/memory-of-many": "cgroup", "resource/shared-memory": "cgroup", "resource/segments": "cgroup",
 }
 

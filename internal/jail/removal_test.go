@@ -57,7 +57,7 @@ var removals = []removal{
 	{without: "proc-private: read-only", opens: "mount/attributes", holds: "kernel/proc-files", proc: true},
 	{without: "proc-private: read-only + landlock", opens: "kernel/proc-files", holds: "kernel/core-pattern kernel/modprobe", proc: true},
 	{without: "binds-noexec: noexec", opens: "exec/map-place exec/map-then-protect exec/preload exec/loader-preload", holds: "exec/place-readonly exec/script"},
-	{without: "binds-noexec: noexec + landlock", opens: "exec/place-readonly exec/place-writable exec/script exec/descriptor exec/set-id-in-place"},
+	{without: "binds-noexec: noexec + landlock", opens: "exec/place-readonly exec/place-writable exec/script exec/descriptor"},
 	{without: "binds-noexec: read-only", opens: "data/readonly-chmod data/readonly-times data/readonly-attribute", holds: "data/readonly-write data/readonly-unlink"},
 	{without: "binds-noexec: read-only + landlock", opens: "data/readonly-write data/readonly-create data/readonly-unlink"},
 	{without: "masks", opens: "data/masked data/masked-link data/masked-upwards data/masked-chdir data/masked-write data/masked-rename"},
@@ -73,7 +73,7 @@ var removals = []removal{
 	{without: "no-new-privs"},
 	{without: "no-new-privs + landlock + seccomp", opens: "privilege/new-privileges"},
 	{without: "landlock", opens: "data/readonly-fifo exec/library"},
-	{without: "seccomp", opens: "network/socket-in-readonly-place network/datagrams-in-place network/pair-redirected network/family-netlink-route " +
+	{without: "seccomp", opens: "data/set-id network/socket-in-readonly-place network/datagrams-in-place network/pair-redirected network/family-netlink-route " +
 		"namespace/unshare-user kernel/perf kernel/userfaultfd kernel/keyctl kernel/personality exec/memfd"},
 	{without: "env-listed", opens: "data/environment"},
 }
@@ -97,7 +97,7 @@ func (r removal) try(t *testing.T) {
 		ktest.Missing(t, "cgroup-path", errors.New("every group here is a root"))
 	}
 	runtime.LockOSThread()
-	j, s := newJail(t, Config{OwnTools: true}), set(t)
+	j, s := newJail(t, Config{}), set(t)
 	s.Canary = os.Getenv(containerEnv)
 	j.mask, s.Proc = s.masks, r.proc
 	s.Only = append(strings.Fields(r.opens), strings.Fields(r.holds)...)
@@ -167,7 +167,7 @@ func container(t *testing.T) (parent bool) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	os.Chmod(dir, 0o755)
-	canary := put(t, filepath.Join(dir, "canary"), token(t), 0o644)
+	canary := put(t, filepath.Join(dir, "canary"), random(t), 0o644)
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.timeout=3m", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), containerEnv+"="+canary, probeEnv+"="+probe, "BAILEY_KERNEL=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -53,7 +53,7 @@ func set(t *testing.T) *stage {
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
 	os.Chmod(root, 0o755)
-	s := &stage{Scene: battery.Scene{Token: token(t), Kind: "full", RO: filepath.Join(root, "ro"), RW: filepath.Join(root, "rw"),
+	s := &stage{Scene: battery.Scene{Token: random(t), Kind: "full", RO: filepath.Join(root, "ro"), RW: filepath.Join(root, "rw"),
 		Secret: filepath.Join(root, "secret"), Canary: filepath.Join(root, "canary"), Home: homeDir, Tmp: tmpDir,
 		Pids: []int{os.Getpid(), os.Getppid()}, Tasks: defaultTasks + ownTasks, Memory: defaultData}}
 	s.HostName, _ = os.Hostname()
@@ -72,7 +72,7 @@ func set(t *testing.T) *stage {
 	return s
 }
 
-func token(t *testing.T) string {
+func random(t *testing.T) string {
 	t.Helper()
 	var b [16]byte
 	if _, err := unix.Getrandom(b[:], 0); err != nil {
@@ -83,7 +83,7 @@ func token(t *testing.T) string {
 
 // program names a dynamic helper with its loader and C library, where the host has one.
 func (s *stage) program(t *testing.T) {
-	j, err := New(Config{OwnTools: true})
+	j, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,13 @@ func (s *stage) program(t *testing.T) {
 		t.Logf("without a dynamic helper: %v", err)
 		return
 	}
-	s.Helper, s.Loader = helper.real, helper.files[1].path
-	for _, f := range helper.files[2:] {
-		if strings.Contains(filepath.Base(f.path), "libc.") {
+	for i, f := range helper.files {
+		switch {
+		case i == 0:
+			s.Helper = f.path
+		case f.use == loader:
+			s.Loader = f.path
+		case strings.Contains(filepath.Base(f.path), "libc."):
 			s.Libc = f.path
 		}
 	}

@@ -150,7 +150,7 @@ func (w *weak) sharedPids() {
 		w.t.Fatal(err)
 	}
 	w.jail.weaken = func(a *syscall.SysProcAttr) { a.Cloneflags &^= unix.CLONE_NEWPID }
-	w.jail.arm()
+	w.jail.arm(false)
 	w.jail.weaken, w.armed = nil, true
 	w.stage.haunt(w.t)
 	w.stage.Victim = innermost(w.t, w.stage.Victim)
