@@ -174,7 +174,7 @@ func TestBatteryIsSound(t *testing.T) {
 	}
 }
 
-// TestBatteryRefusesOutside: what it does is real where no cage is (trap 13).
+// TestBatteryRefusesOutside: what it does is real where no cage is.
 func TestBatteryRefusesOutside(t *testing.T) {
 	dir := t.TempDir()
 	canary := put(t, dir+"/canary", "x", 0o644)
@@ -210,6 +210,7 @@ func TestSurvivors(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
 	runtime.LockOSThread()
 	j, s := newJail(t, Config{}), set(t)
+	s.seen(t, j)
 	for _, way := range battery.Ways {
 		begin := time.Now()
 		r := ask(t, j, s.job(t, "survive", way)).must(t)
@@ -221,4 +222,25 @@ func TestSurvivors(t *testing.T) {
 		}
 	}
 	s.look(t)
+}
+
+// seen shows that what lingers in a cage can be seen from outside while it runs.
+func (s *stage) seen(t *testing.T, j *Jail) {
+	t.Helper()
+	r, err := j.Plan(t.Context(), s.job(t, "linger", s.Token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Start(ctx, nil, bailey.Streams{}); close(done) }()
+	for begin := time.Now(); len(s.lingering()) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Error("a process of a cage cannot be seen: this test would miss what is left")
+			break
+		}
+	}
+	cancel()
+	<-done
 }

@@ -7,8 +7,31 @@
 // succeed proves nothing. What makes each probe succeed is shown by taking layers away (removal_test.go).
 //
 // Each probe runs in a process of its own, so that none can spoil the next. Outside a cage the battery
-// refuses to run: umount2("/proc") as root really does it (trap 13 of those that others fell into; the
-// comments of this package name each of them, 1 to 21, where it is tried).
+// refuses to run: umount2("/proc") as root really does it.
+//
+// The traps that well-known sandboxes fell into, by number, and what tries them:
+//
+//	 1  root outside            kernel/core-pattern, kernel/modprobe, TestHostUIDMustBeUsable
+//	 2  the tool as PID 1       TestTimeout, TestCageByItsEffects
+//	 3  a shared process group  process/session, process/signal-own-group
+//	 4  what leaks into init    data/environment, data/descriptors, data/inherited-directory, data/read-proc-1-environ
+//	 5  families of sockets     network/families, network/family-*
+//	 6  ways around EXECUTE     exec/memfd, exec/loader-*, network/socket-in-readonly-place
+//	 7  what is mounted later   exec/copy-in-tmp, exec/copy-in-home, mount/new-*
+//	 8  a masked /proc          TestMaskedProc, mount/new-proc
+//	 9  double forks            TestSurvivors, TestNothingSurvives
+//	10  flags no filter sees    namespace/clone3-*, kernel/table-*, device/terminal-*, kernel/personality
+//	11  a shared network        crossing/*, network/abstract-socket
+//	12  what users meet         data/environment, data/secret, resource/*, network/metadata, TestManyStartsLeaveNothing
+//	13  a battery let loose     TestBatteryRefusesOutside
+//	14  tasks of all cages      resource/tasks, TestConcurrentStarts
+//	15  no delegation           resource/memory-of-many, resource/shared-memory, resource/segments
+//	16  ids of others           privilege/setuid, TestHostUIDMustBeUsable, TestOwnersAreMapped
+//	17  scripts by descriptor   exec/script, exec/descriptor-by-proc
+//	18  the loader and noexec   exec/loader-place-readonly, exec/loader-place-writable
+//	19  what a repository runs  TestHostile, TestHostileRepositories
+//	20  keys and connections    keyring/*, crossing/user-key, network/*
+//	21  user namespaces         namespace/*, namespace/user-then-mount, TestNoUserNamespaces
 package battery
 
 // Env is the variable in which a Scene comes, as JSON.
