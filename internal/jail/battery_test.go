@@ -28,17 +28,25 @@ var pending = map[string]string{
 
 // cages are those that the battery is tried in, each as root and as an ordinary user (TestOrdinaryUser).
 var cages = []struct {
-	name string
-	proc bool
-}{{"without proc", false}, {"with proc", true}}
+	name  string
+	build func(*testing.T) (*Jail, *stage)
+}{
+	{"without proc", func(t *testing.T) (*Jail, *stage) { return full(t, false) }},
+	{"with proc", func(t *testing.T) (*Jail, *stage) { return full(t, true) }},
+}
+
+func full(t *testing.T, proc bool) (*Jail, *stage) {
+	j, s := newJail(t, Config{}), set(t)
+	j.mask, s.Proc = s.masks, proc
+	return j, s
+}
 
 // TestBattery runs every probe in every cage, beside a sibling that left what it could: none may be open.
 func TestBattery(t *testing.T) {
 	for _, c := range cages {
 		t.Run(c.name, func(t *testing.T) {
 			runtime.LockOSThread() // the session keyring is this thread's, which ends with the test
-			j, s := newJail(t, Config{}), set(t)
-			j.mask, s.Proc = s.masks, c.proc
+			j, s := c.build(t)
 			defer s.sibling(t, j)()
 			r := s.attack(t, j)
 			s.judge(t, r, func(p battery.Probe) bool { return p.Shared(&s.Scene) })
@@ -53,8 +61,7 @@ func TestBatteryAlone(t *testing.T) {
 		t.Skip("short")
 	}
 	runtime.LockOSThread()
-	j, s := newJail(t, Config{}), set(t)
-	j.mask = s.masks
+	j, s := full(t, false)
 	for _, p := range battery.Probes() {
 		if !p.Alone {
 			continue

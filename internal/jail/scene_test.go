@@ -37,7 +37,10 @@ type stage struct {
 }
 
 // set builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
-func set(t *testing.T) *stage {
+func set(t *testing.T) *stage { return setFor(t, DefaultHostUID) }
+
+// setFor is for cages whose uid outside is uid, where the gateway is root.
+func setFor(t *testing.T, uid int) *stage {
 	t.Helper()
 	root, err := os.MkdirTemp("/var/tmp", "bailey-battery-")
 	if err == nil {
@@ -62,7 +65,7 @@ func set(t *testing.T) *stage {
 	s.listen(t)
 	s.share(t)
 	s.keys(t)
-	s.haunt(t)
+	s.haunt(t, uint32(uid))
 	s.untouch = s.digest(t)
 	return s
 }
@@ -219,13 +222,13 @@ func (s *stage) keys(t *testing.T) {
 }
 
 // haunt starts the victim, of the tool's own uid outside, and listens for signals that were not meant for here.
-func (s *stage) haunt(t *testing.T) {
+func (s *stage) haunt(t *testing.T, uid uint32) {
 	s.victim = exec.Command("/bin/sh", "-c", "read x", "victim-"+s.Token)
 	if _, err := s.victim.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 {
-		s.victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: DefaultHostUID, Gid: DefaultHostUID}}
+		s.victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
 	if err := s.victim.Start(); err != nil {
 		t.Fatal(err)

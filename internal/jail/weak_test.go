@@ -152,7 +152,7 @@ func (w *weak) sharedPids() {
 	w.jail.weaken = func(a *syscall.SysProcAttr) { a.Cloneflags &^= unix.CLONE_NEWPID }
 	w.jail.arm(false)
 	w.jail.weaken, w.armed = nil, true
-	w.stage.haunt(w.t)
+	w.stage.haunt(w.t, DefaultHostUID)
 	w.stage.Victim = innermost(w.t, w.stage.Victim)
 	w.stage.Pids = nil
 }

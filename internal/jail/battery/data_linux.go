@@ -14,19 +14,20 @@ import (
 )
 
 func data() []Probe {
+	const covered = "without mounts nothing is covered: a place that holds a masked path is refused"
 	list := []Probe{
 		{Name: "data/secret", try: func(s *Scene) verdict { return read(s.Secret) }},
 		{Name: "data/secret-upwards", try: func(s *Scene) verdict { return read(s.RO + "/../" + filepath.Base(s.Secret)) }},
 		{Name: "data/secret-link", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Link)) }},
 		{Name: "data/secret-magic-link", try: func(s *Scene) verdict { return read("/proc/self/root" + s.Secret) }},
 		{Name: "data/secret-cwd", try: secretFromCwd},
-		{Name: "data/masked", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Hidden, Inner)) }},
-		{Name: "data/masked-link", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Way, Inner)) }},
-		{Name: "data/masked-upwards", try: func(s *Scene) verdict { return read(s.RO + "/./" + Way + "/../" + Hidden + "/" + Inner) }},
-		{Name: "data/masked-chdir", try: maskedChdir},
-		{Name: "data/masked-write", try: func(s *Scene) verdict { return create(filepath.Join(s.RW, Hidden, "new")) }},
-		{Name: "data/masked-rename", try: maskedRename},
-		{Name: "data/masked-holder-rename", try: maskedHolder, Full: "a cage without mounts has no masks: what holds one is not shown"},
+		{Name: "data/masked", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Hidden, Inner)) }, Full: covered},
+		{Name: "data/masked-link", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Way, Inner)) }, Full: covered},
+		{Name: "data/masked-upwards", try: func(s *Scene) verdict { return read(s.RO + "/./" + Way + "/../" + Hidden + "/" + Inner) }, Full: covered},
+		{Name: "data/masked-chdir", try: maskedChdir, Full: covered},
+		{Name: "data/masked-write", try: func(s *Scene) verdict { return create(filepath.Join(s.RW, Hidden, "new")) }, Full: covered},
+		{Name: "data/masked-rename", try: maskedRename, Full: covered},
+		{Name: "data/masked-holder-rename", try: maskedHolder, Full: covered},
 		{Name: "data/homes", try: func(s *Scene) verdict { return strange("/home", "bailey") }, Full: "names of directories, not what is in them"},
 		{Name: "data/own-home-is-empty", try: func(s *Scene) verdict { return strange(s.Home) }},
 		{Name: "data/own-tmp-is-empty", try: func(s *Scene) verdict { return strange(s.Tmp, top(s.Tmp, os.Args[0])) }},

@@ -31,7 +31,7 @@ func devices() []Probe {
 	}
 	for _, node := range []string{"tty", "tty0", "tty1", "ttyS0", "console", "ptmx", "pts/0", "pts/ptmx", "mem", "kmem", "port", "kmsg", "vda", "vda1", "sda", "nvme0n1",
 		"loop0", "loop-control", "fuse", "kvm", "vhost-net", "vhost-vsock", "net/tun", "uinput", "input/event0", "dri/card0", "userfaultfd", "hwrng",
-		"watchdog", "snapshot", "rfkill", "mapper/control", "btrfs-control", "autofs", "cpu_dma_latency", "ppp", "shm", "mqueue", "fd", "stdin"} {
+		"watchdog", "snapshot", "rfkill", "mapper/control", "btrfs-control", "autofs", "cpu_dma_latency", "ppp", "shm", "mqueue", "fd"} {
 		list = append(list, Probe{Name: "device/open-" + strings.NewReplacer("/", "-", "_", "-").Replace(node), try: func(*Scene) verdict { return device("/dev/" + node) }})
 	}
 	return list

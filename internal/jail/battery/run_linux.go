@@ -53,6 +53,9 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "battery: not in a cage, so it does not run:", err)
 		return refusal
 	}
+	if s.Kind != "full" { // its directories have names of their own
+		s.Home, s.Tmp = os.Getenv("HOME"), os.Getenv("TMPDIR")
+	}
 	signal.Ignore(syscall.SIGUSR1, syscall.SIGXFSZ) // the first is sent far and wide, the second told by an errno as well
 	switch {
 	case len(args) == 1 && args[0] == "all":
