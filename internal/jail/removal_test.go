@@ -92,7 +92,7 @@ func (r removal) try(t *testing.T) {
 		ktest.Missing(t, "cgroup-path", errors.New("every group here is a root"))
 	}
 	runtime.LockOSThread()
-	j, s := newJail(t, Config{}), set(t)
+	j, s := newJail(t, Config{}), staged(t)
 	s.Canary = os.Getenv(containerEnv)
 	j.mask, s.Proc = s.masks, r.proc
 	s.Only = append(strings.Fields(r.opens), strings.Fields(r.holds)...)

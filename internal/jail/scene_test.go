@@ -36,11 +36,11 @@ type stage struct {
 	untouch string // digest of what must stay as it is
 }
 
-// set builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
-func set(t *testing.T) *stage { return setFor(t, DefaultHostUID) }
+// staged builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
+func staged(t *testing.T) *stage { return stagedFor(t, DefaultHostUID) }
 
-// setFor is for cages whose uid outside is uid, where the gateway is root.
-func setFor(t *testing.T, uid int) *stage {
+// stagedFor is for cages whose uid outside is uid, where the gateway is root.
+func stagedFor(t *testing.T, uid int) *stage {
 	t.Helper()
 	root, err := os.MkdirTemp("/var/tmp", "bailey-battery-")
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 // TestAccomplice: a cage that may write a directory exchanges two names in it as fast as it can, while others
 // are planned and started on one of them. What they show is what was opened, or they do not start.
 func TestAccomplice(t *testing.T) {
-	j, s := newJail(t, Config{}), set(t)
+	j, s := newJail(t, Config{}), staged(t)
 	work, evil := filepath.Join(s.RW, "work"), filepath.Join(s.RW, "evil")
 	for _, dir := range []string{work, evil} {
 		put(t, filepath.Join(dir, "mark"), filepath.Base(dir)+" ", 0o644)
@@ -142,7 +142,7 @@ func TestMaskedIsGoneAtStart(t *testing.T) {
 
 // TestStoppedGroup: a tool that stops itself and all it can reach ends when its time is up all the same.
 func TestStoppedGroup(t *testing.T) {
-	j, s := newJail(t, Config{}), set(t)
+	j, s := newJail(t, Config{}), staged(t)
 	job := s.job(t, "freeze")
 	job.Timeout = 500 * time.Millisecond
 	begin := time.Now()
