@@ -301,3 +301,31 @@ func TestHostUIDMustBeUsable(t *testing.T) {
 		t.Error("a relative mask was taken")
 	}
 }
+
+// TestMasksTogether: a mask beneath a mask, or by way of a symlinked directory, costs nobody a call; what holds
+// a mask in a writable place stays where it is, though it may be written.
+func TestMasksTogether(t *testing.T) {
+	work := t.TempDir()
+	inner := put(t, filepath.Join(work, "a", "b", "c", "x"), "secret", 0o644)
+	hidden := put(t, filepath.Join(work, "real", "x"), "secret", 0o644)
+	os.Symlink("real", filepath.Join(work, "link"))
+	b, c := filepath.Join(work, "a", "b"), filepath.Join(work, "a", "b", "c")
+	j := newJail(t, Config{Mask: []string{c, filepath.Join(c, "x"), filepath.Join(work, "link", "x")}})
+	job := bailey.Job{Places: []bailey.Place{place(t, work, true)}}
+	for _, s := range []struct{ verb, path, want string }{
+		{"read", inner, "no such file or directory"},
+		{"read", hidden, "permission denied"},
+		{"write", filepath.Join(b, "new"), "ok"},
+		{"move", c, "device or resource busy"},
+		{"move", b, "device or resource busy"},
+		{"move", filepath.Dir(b), "device or resource busy"},
+		{"move", filepath.Join(b, "new"), "ok"},
+	} {
+		if r := ask(t, j, job, s.verb, s.path).must(t); r.first() != s.want {
+			t.Errorf("%s %s: %q, want %q", s.verb, s.path, r.first(), s.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b, "new.moved")); err != nil {
+		t.Error(err)
+	}
+}

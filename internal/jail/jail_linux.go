@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"bailey"
 	"bailey/internal/jail/inside"
@@ -21,7 +22,8 @@ type Jail struct {
 	hostGID  int
 	landlock int // the kernel's edition, 0 without
 	tools    tools
-	holder   holder // of the cages' bounds
+	holder   holder                     // of the cages' bounds
+	weaken   func(*syscall.SysProcAttr) // takes away what the clone sets up, in the tests that show what it is for; nil
 
 	arming sync.Mutex // held while one is started ahead
 	armed  *child     // guarded by arming

@@ -224,23 +224,48 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 // cover hides each masked path that a bound directory would show.
 func (l *layout) cover() error {
 	for _, m := range l.masks {
-		if _, ok := l.covered(m); !ok {
+		above, ok := l.covered(m)
+		if !ok || above.source == emptyDir[1:] { // beneath another mask nothing is shown
 			continue
 		}
-		info, err := os.Lstat(m)
-		if os.IsNotExist(err) || err == nil && info.Mode()&os.ModeSymlink != 0 {
+		real, err := resolve(m)
+		if os.IsNotExist(err) || err == nil && real != m {
 			continue // where a symlink leads is a mask of its own
+		}
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(m, &st)
 		}
 		if err != nil {
 			return refuse("masks", err)
 		}
 		b := bind{source: "/dev/null", target: m, layer: "masks", attrs: readOnly | inert}
-		if info.IsDir() {
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			b.source, b.dir, l.empty = emptyDir[1:], true, true
 		} else {
 			b.dev, b.ino = l.binds["/dev/null"].dev, l.binds["/dev/null"].ino
 		}
 		l.binds[m] = b
+		if err := l.pin(m, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pin binds the directories between a place that may be written and a mask onto themselves. A mount point can
+// be neither renamed nor removed (rename(2), EBUSY); a directory that holds one can, and the next cage would lay
+// the mask on a path that leads nowhere, with the secret beneath another name.
+func (l *layout) pin(mask string, over bind) error {
+	if over.attrs&readOnly != 0 {
+		return nil
+	}
+	for dir := filepath.Dir(mask); dir != over.target; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return refuse("masks", err)
+		}
+		l.binds[dir] = bind{source: dir[1:], target: dir, dir: true, layer: "masks", attrs: over.attrs, dev: uint64(st.Dev), ino: st.Ino}
 	}
 	return nil
 }

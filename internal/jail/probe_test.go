@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/jail/inside"
 	"bailey/internal/ktest"
 )
 
@@ -32,6 +33,9 @@ var probe string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if os.Args[0] == inside.Name {
+		return 1 // meant to be PID 1 and is not: a cage that a test weakened
+	}
 	if os.Getenv(gatewayEnv) != "" {
 		return gatewayMain()
 	}
@@ -46,13 +50,15 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o755)
 	probe = filepath.Join(dir, "probe")
-	build := exec.Command("go", "build", "-o", probe, "./testdata/probe")
+	build := exec.Command("go", "build", "-o", dir, "./testdata/probe", "./testdata/battery")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the probe: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "building the probe and the battery: %v\n%s", err, out)
 		return 1
 	}
-	os.Chmod(probe, 0o755)
+	for _, program := range []string{probe, attacker()} {
+		os.Chmod(program, 0o755)
+	}
 	return m.Run()
 }
 

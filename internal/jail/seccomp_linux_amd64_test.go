@@ -52,5 +52,6 @@ func TestNumbersHere(t *testing.T) {
 		"umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE, "uselib": unix.SYS_USELIB, "userfaultfd": unix.SYS_USERFAULTFD,
 		"ustat": unix.SYS_USTAT, "utime": unix.SYS_UTIME, "utimensat": unix.SYS_UTIMENSAT, "utimes": unix.SYS_UTIMES,
 		"vhangup": unix.SYS_VHANGUP, "vserver": unix.SYS_VSERVER,
+		"openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "mknodat": unix.SYS_MKNODAT, "open": unix.SYS_OPEN, "creat": unix.SYS_CREAT, "mknod": unix.SYS_MKNOD,
 	})
 }

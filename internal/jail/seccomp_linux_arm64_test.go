@@ -45,5 +45,6 @@ func TestNumbersHere(t *testing.T) {
 		"swapoff": unix.SYS_SWAPOFF, "swapon": unix.SYS_SWAPON, "syslog": unix.SYS_SYSLOG, "tgkill": unix.SYS_TGKILL,
 		"tkill": unix.SYS_TKILL, "umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE, "userfaultfd": unix.SYS_USERFAULTFD,
 		"utimensat": unix.SYS_UTIMENSAT, "vhangup": unix.SYS_VHANGUP,
+		"openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "mknodat": unix.SYS_MKNODAT,
 	})
 }

@@ -88,7 +88,7 @@ func (p profile) rules() []rule {
 	if p.Shared {
 		ioctl.when = append(ioctl.when, clause{{1, requestType, []uint32{btrfs}}})
 	}
-	return append(rules, ioctl)
+	return append(append(rules, ioctl), p.modes()...)
 }
 
 // oneself are the calls that set something of any process, left for the caller: a pid of zero. A thread

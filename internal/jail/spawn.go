@@ -59,6 +59,9 @@ func (j *Jail) clone(lesser bool) (*child, error) {
 	defer theirs.Close()
 	unix.SetNonblock(pair[0], true) // so that a deadline can end a read
 	ours := os.NewFile(uintptr(pair[0]), "cage")
+	if j.weaken != nil {
+		j.weaken(how)
+	}
 	p, err := os.StartProcess(self, []string{name}, &os.ProcAttr{
 		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: how})
 	if err != nil {

@@ -47,6 +47,7 @@ var verbs = map[string]func([]string){
 		say(err)
 	},
 	"write":   func(a []string) { say(os.WriteFile(a[0], []byte("written inside"), 0o644)) },
+	"move":    func(a []string) { say(os.Rename(a[0], a[0]+".moved")) },
 	"exec":    func(a []string) { say(syscall.Exec(a[0], a, os.Environ())) },
 	"mount":   func(a []string) { say(syscall.Mount("tmpfs", a[0], "tmpfs", 0, "")) },
 	"sethost": func([]string) { say(syscall.Sethostname([]byte("evil"))) },

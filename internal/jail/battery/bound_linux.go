@@ -1,0 +1,75 @@
+package battery
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// inFlight sends descriptors that nobody receives: they count though they are closed.
+func inFlight(*Scene) verdict {
+	a, _, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return refused(err, "")
+	}
+	unix.SetNonblock(a, true)
+	rights := unix.UnixRights(0, 0, 0, 0, 0, 0, 0, 0)
+	return until(1<<13, syscall.ETOOMANYREFS, func() error {
+		err := unix.Sendmsg(a, []byte{0}, rights, nil, 0)
+		if err == syscall.EAGAIN { // the socket's own buffer is a bound as well
+			return syscall.ETOOMANYREFS
+		}
+		return err
+	})
+}
+
+func pipeSize(*Scene) verdict {
+	var fd [2]int
+	if err := unix.Pipe(fd[:]); err != nil {
+		return odd("%v", err)
+	}
+	_, err := unix.FcntlInt(uintptr(fd[0]), unix.F_SETPIPE_SZ, 64<<20)
+	return refused(err, "a pipe of 64 MiB")
+}
+
+// queues are bounded in bytes, for all of a user's (mq_overview(7)).
+func queues(*Scene) verdict {
+	n := 0
+	return until(4096, syscall.EMFILE, func() error {
+		n++
+		_, err := sys(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(word("battery-"+itoa(n)))), unix.O_CREAT|unix.O_RDWR, 0o600, 0)
+		if err == syscall.ENOSPC {
+			return syscall.EMFILE
+		}
+		return err
+	})
+}
+
+func limited(resource int, most uint64) verdict {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(resource, &l); err != nil {
+		return odd("%v", err)
+	}
+	if l.Max > most {
+		return opened("%d", l.Max)
+	}
+	return held("%d", l.Max)
+}
+
+// raiseLimits tries to raise each limit that bounds it.
+func raiseLimits(*Scene) verdict {
+	var s series
+	for name, resource := range map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "fsize": unix.RLIMIT_FSIZE, "data": unix.RLIMIT_DATA,
+		"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK, "memlock": unix.RLIMIT_MEMLOCK, "rtprio": unix.RLIMIT_RTPRIO, "nice": unix.RLIMIT_NICE} {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(resource, &l); err != nil || l.Max == unix.RLIM_INFINITY {
+			s.add(name, opened("it has no bound (%v)", err))
+			continue
+		}
+		l.Max++
+		l.Cur = l.Max
+		s.add(name, refused(unix.Setrlimit(resource, &l), "raised"))
+	}
+	return s.verdict()
+}

@@ -1,0 +1,226 @@
+package battery
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func data() []Probe {
+	const covered = "without mounts nothing is covered: a place that holds a masked path is refused"
+	list := []Probe{
+		{Name: "data/secret", try: func(s *Scene) verdict { return read(s.Secret) }},
+		{Name: "data/secret-upwards", try: func(s *Scene) verdict { return read(s.RO + "/../" + filepath.Base(s.Secret)) }},
+		{Name: "data/secret-link", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Link)) }},
+		{Name: "data/secret-magic-link", try: func(s *Scene) verdict { return read("/proc/self/root" + s.Secret) }},
+		{Name: "data/secret-cwd", try: secretFromCwd},
+		{Name: "data/masked", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Hidden, Inner)) }, Full: covered},
+		{Name: "data/masked-link", try: func(s *Scene) verdict { return read(filepath.Join(s.RO, Way, Inner)) }, Full: covered},
+		{Name: "data/masked-upwards", try: func(s *Scene) verdict { return read(s.RO + "/./" + Way + "/../" + Hidden + "/" + Inner) }, Full: covered},
+		{Name: "data/masked-chdir", try: maskedChdir, Full: covered},
+		{Name: "data/masked-write", try: func(s *Scene) verdict { return create(filepath.Join(s.RW, Hidden, "new")) }, Full: covered},
+		{Name: "data/masked-rename", try: maskedRename, Full: covered},
+		{Name: "data/masked-holder-rename", try: maskedHolder, Full: covered},
+		{Name: "data/homes", try: func(s *Scene) verdict { return strange("/home", "bailey") }, Full: "names of directories, not what is in them"},
+		{Name: "data/own-home-is-empty", try: func(s *Scene) verdict { return strange(s.Home) }},
+		{Name: "data/own-tmp-is-empty", try: func(s *Scene) verdict { return strange(s.Tmp, top(s.Tmp, os.Args[0])) }},
+		{Name: "data/handle", try: handle},
+		{Name: "data/descriptors", try: descriptors, here: true},
+		{Name: "data/inherited-directory", try: inherited, here: true},
+		{Name: "data/streams", try: streams, here: true},
+		{Name: "data/environment", try: environment, here: true},
+		{Name: "data/host-name", try: hostName, Full: "there is one host name without a namespace for it"},
+		{Name: "data/kallsyms", try: kallsyms},
+		{Name: "data/cgroup-path", try: cgroupPath},
+	}
+	for _, path := range []string{"/etc/shadow", "/etc/machine-id", "/etc/hostname", "/etc/ssh", "/root", "/var/lib", "/var/log", "/run", "/boot", "/opt", "/srv",
+		"/sys/kernel", "/sys/fs/cgroup", "/sys/class/net", "/proc/kcore", "/proc/keys", "/proc/config.gz", "/proc/kmsg", "/proc/cmdline", "/proc/timer_list",
+		"/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/1/fd", "/proc/1/root", "/proc/1/cwd", "/proc/1/exe", "/proc/1/task/1/mem", "/proc/1/map_files"} {
+		list = append(list, Probe{Name: "data/read" + strings.NewReplacer("/", "-", "_", "-").Replace(path), try: func(*Scene) verdict { return read(path) }})
+	}
+	return list
+}
+
+// read opens a file or directory and reads of it. An empty file or directory is what covers it.
+func read(path string) verdict {
+	f, err := os.Open(path)
+	if err != nil {
+		return refused(err, "", syscall.ELOOP)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		names, err := f.Readdirnames(-1)
+		if err == nil && len(names) == 0 {
+			return held("%s is empty", path)
+		}
+		return refused(err, fmt.Sprintf("%s holds %s", path, strings.Join(names[:min(5, len(names))], " ")))
+	}
+	b := make([]byte, 64)
+	n, err := f.Read(b)
+	if n == 0 && (err == nil || err.Error() == "EOF") {
+		return held("%s is empty", path)
+	}
+	if errors.Is(err, syscall.EIO) { // /proc/1/mem is open, and nothing lies at address zero
+		err = nil
+	}
+	return refused(err, fmt.Sprintf("%s reads %q", path, b[:n]))
+}
+
+func secretFromCwd(s *Scene) verdict {
+	if err := os.Chdir(s.RO); err != nil {
+		return odd("%v", err)
+	}
+	up := strings.Repeat("../", 40)
+	return read("/proc/self/cwd/" + up + s.Secret[1:])
+}
+
+func maskedChdir(s *Scene) verdict {
+	if err := os.Chdir(filepath.Join(s.RO, Hidden)); err != nil {
+		return refused(err, "")
+	}
+	return read(Inner)
+}
+
+// maskedRename moves the mask away from what it covers.
+func maskedRename(s *Scene) verdict {
+	from, to := filepath.Join(s.RW, Hidden), filepath.Join(s.RW, "moved-mask")
+	if err := os.Rename(from, to); err != nil {
+		return refused(err, "", syscall.EBUSY)
+	}
+	return opened("%s became %s", from, to)
+}
+
+// maskedHolder moves a directory that holds a masked one: in the next cage the mask would be laid on a path
+// that leads nowhere, and the secret would lie beneath another.
+func maskedHolder(s *Scene) verdict {
+	from, to := filepath.Join(s.RW, Holder), filepath.Join(s.RW, "moved-holder")
+	if err := os.Rename(from, to); err != nil {
+		return refused(err, "", syscall.EBUSY)
+	}
+	return opened("%s became %s, and what it holds lies beneath no mask from now on", from, to)
+}
+
+// top is the first name on the way from dir to path: what the cage shows there itself.
+func top(dir, path string) string {
+	rest, _ := strings.CutPrefix(path, dir+"/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// strange lists what is in a directory beside what is expected.
+func strange(dir string, expected ...string) verdict {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return refused(err, "")
+	}
+	for _, e := range list {
+		if !slices.Contains(expected, e.Name()) && !strings.HasPrefix(e.Name(), "battery-") {
+			return opened("%s holds %s", dir, e.Name())
+		}
+	}
+	return held("%s holds nothing else", dir)
+}
+
+// handle guesses the root of the filesystem that a place lies on by its inode, 2 on ext4 (the way out of
+// containers known as shocker).
+func handle(s *Scene) verdict {
+	at, err := unix.Open(s.RO, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return odd("%v", err)
+	}
+	const ino32Gen = 1 // FILEID_INO32_GEN
+	id := binary.LittleEndian.AppendUint32(nil, 2)
+	_, err = unix.OpenByHandleAt(at, unix.NewFileHandle(ino32Gen, append(id, 0, 0, 0, 0)), unix.O_RDONLY)
+	return refused(err, "a file by its handle", syscall.ESTALE)
+}
+
+// descriptors are the three streams (trap 4). What the Go runtime opens for itself is no file of any kind.
+func descriptors(*Scene) verdict {
+	for fd := 3; fd < 4096; fd++ {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != 0 {
+			return opened("descriptor %d, mode %o", fd, st.Mode)
+		}
+	}
+	return held("none above 2")
+}
+
+// inherited is a hole in every mount namespace: a directory of the host's that stayed open (trap 4).
+func inherited(s *Scene) verdict {
+	for fd := 3; fd < 4096; fd++ {
+		if secret, err := unix.Openat(fd, s.Secret[1:], unix.O_RDONLY, 0); err == nil {
+			unix.Close(secret)
+			return opened("%s by descriptor %d", s.Secret, fd)
+		}
+	}
+	return held("no descriptor leads there")
+}
+
+// streams are pipes or /dev/null: a terminal takes TIOCSTI, a socket passes descriptors, a directory leads out.
+func streams(*Scene) verdict {
+	for fd := range 3 {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return odd("descriptor %d: %v", fd, err)
+		}
+		null := st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+		if st.Mode&unix.S_IFMT != unix.S_IFIFO && !null {
+			return opened("descriptor %d has mode %o", fd, st.Mode)
+		}
+	}
+	return held("pipes and /dev/null")
+}
+
+// environment holds what the cage gives and what the manifest sets (traps 4 and 12).
+func environment(*Scene) verdict {
+	allowed := []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", Env}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !slices.Contains(allowed, name) {
+			return opened("%s is set", name)
+		}
+	}
+	return held("only %d known names", len(os.Environ()))
+}
+
+func hostName(s *Scene) verdict {
+	name, err := os.Hostname()
+	if err != nil || name == s.HostName {
+		return refused(err, "the host is called "+name)
+	}
+	return held("it is called %s", name)
+}
+
+// kallsyms tells where the kernel lies where it shows an address that is not zero.
+func kallsyms(*Scene) verdict {
+	b := make([]byte, 16)
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return refused(err, "")
+	}
+	defer f.Close()
+	if n, _ := f.Read(b); n == 0 || strings.Trim(string(b[:n]), "0") == "" {
+		return held("no address")
+	}
+	return opened("the kernel begins at %s", b)
+}
+
+// cgroupPath wants the cage's groups to be roots.
+func cgroupPath(*Scene) verdict {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return refused(err, "")
+	}
+	for line := range strings.Lines(string(b)) {
+		if path := line[strings.LastIndex(line, ":")+1:]; path != "/\n" {
+			return opened("a group of the host's: %s", strings.TrimSpace(line))
+		}
+	}
+	return held("every group is a root")
+}

@@ -1,0 +1,194 @@
+package battery
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// execs are attempts to run what is not pinned. A probe that succeeds becomes the other program, which says so.
+// Anonymous memory that is made executable is no such attempt: compilers at run time do it.
+func execs() []Probe {
+	file := func(name string, path func(*Scene) string) Probe {
+		return Probe{Name: "exec/" + name, try: func(s *Scene) verdict { return become(path(s)) }}
+	}
+	in := func(dir func(*Scene) string, name string) func(*Scene) string {
+		return func(s *Scene) string { return filepath.Join(dir(s), name) }
+	}
+	ro, rw := func(s *Scene) string { return s.RO }, func(s *Scene) string { return s.RW }
+	list := []Probe{
+		file("place-readonly", in(ro, Tool)),
+		file("place-writable", in(rw, Tool)),
+		file("script", in(ro, Script)),
+		file("library", func(s *Scene) string { return s.Libc }),
+		{Name: "exec/copy-in-tmp", try: func(s *Scene) verdict { return copied(s.Tmp) }},
+		{Name: "exec/copy-in-home", try: func(s *Scene) verdict { return copied(s.Home) }},
+		{Name: "exec/copy-in-place", try: func(s *Scene) verdict { return copied(s.RW) }},
+		{Name: "exec/hard-link", try: hardLink},
+		{Name: "exec/deleted", try: deleted},
+		{Name: "exec/memfd", try: memfd(byDescriptor)},
+		{Name: "exec/memfd-by-proc", try: memfd(func(fd int) verdict { return become("/proc/self/fd/" + itoa(fd)) })},
+		{Name: "exec/unnamed-file", try: func(s *Scene) verdict { return unnamed(s.Tmp) }},
+		{Name: "exec/unnamed-file-in-place", try: func(s *Scene) verdict { return unnamed(s.RW) }},
+		{Name: "exec/descriptor", try: func(s *Scene) verdict { return opening(filepath.Join(s.RO, Tool), byDescriptor) }},
+		{Name: "exec/descriptor-by-proc", try: func(s *Scene) verdict {
+			return opening(filepath.Join(s.RO, Tool), func(fd int) verdict { return become("/proc/self/fd/" + itoa(fd)) })
+		}},
+		// The loader is a program that runs any file it can read (traps 6 and 18).
+		{Name: "exec/loader-place-readonly", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RO, True)) }},
+		{Name: "exec/loader-place-writable", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RW, True)) }},
+		{Name: "exec/loader-tmp", try: loaderTmp},
+		{Name: "exec/loader-preload", try: func(s *Scene) verdict { return loaded(s, s.Loader, "--preload", filepath.Join(s.RO, Lib), s.Helper) }},
+		{Name: "exec/preload", try: func(s *Scene) verdict { return preloaded(s, "LD_PRELOAD="+filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/audit", try: func(s *Scene) verdict { return preloaded(s, "LD_AUDIT="+filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/library-path", try: libraryPath},
+		{Name: "exec/map-place", try: func(s *Scene) verdict { return mapped(filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/map-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, mapped) }},
+		{Name: "exec/map-then-protect", try: func(s *Scene) verdict { return protected(filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, protected) }},
+		{Name: "exec/set-id-in-place", try: setID},
+	}
+	for _, path := range []string{"/bin/sh", "/bin/bash", "/usr/bin/python3", "/usr/bin/perl", "/bin/busybox", "/usr/bin/env", "/usr/bin/sudo", "/usr/bin/newuidmap", "/bin/mount"} {
+		list = append(list, file("host-"+filepath.Base(path), func(*Scene) string { return path }))
+	}
+	return list
+}
+
+var noop = []string{"battery", "noop"}
+
+// become executes a file in the place of this process, so it returns only when it was refused. A program of
+// another kind, given this argument, ends with an error: the runner calls that odd.
+func become(path string) verdict {
+	return refused(syscall.Exec(path, noop, os.Environ()), "", syscall.ELOOP)
+}
+
+func byDescriptor(fd int) verdict {
+	argv, _ := syscall.SlicePtrFromStrings(noop)
+	envv, _ := syscall.SlicePtrFromStrings(os.Environ())
+	_, err := sys(unix.SYS_EXECVEAT, uintptr(fd), uintptr(unsafe.Pointer(word(""))), uintptr(unsafe.Pointer(&argv[0])),
+		uintptr(unsafe.Pointer(&envv[0])), unix.AT_EMPTY_PATH)
+	if err == syscall.ETXTBSY { // every wall comes before this: the file is still open for writing
+		err = nil
+	}
+	return refused(err, "it may be executed")
+}
+
+func opening(path string, do func(fd int) verdict) verdict {
+	fd, err := unix.Open(path, unix.O_RDONLY, 0)
+	if err != nil {
+		return refused(err, "")
+	}
+	return do(fd)
+}
+
+// duplicate copies a file into a directory, executable.
+func duplicate(from, dir string) (string, error) {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(dir, "battery-"+filepath.Base(from))
+	os.Remove(to)
+	return to, os.WriteFile(to, b, 0o755)
+}
+
+func copied(dir string) verdict {
+	path, err := duplicate(os.Args[0], dir)
+	if err != nil {
+		return odd("%v", err)
+	}
+	return become(path)
+}
+
+// hardLink takes the tool's own file, which may be executed, out of its read-only mount.
+func hardLink(s *Scene) verdict {
+	to := filepath.Join(s.RW, "linked")
+	if err := os.Link(os.Args[0], to); err != nil {
+		return refused(err, "", syscall.EXDEV)
+	}
+	return opened("%s is the tool's file", to)
+}
+
+func deleted(s *Scene) verdict {
+	path, err := duplicate(os.Args[0], s.Tmp)
+	if err != nil {
+		return odd("%v", err)
+	}
+	return opening(path, func(fd int) verdict { os.Remove(path); return byDescriptor(fd) })
+}
+
+// memfd is the way around noexec mounts (trap 6).
+func memfd(run func(fd int) verdict) func(*Scene) verdict {
+	return func(*Scene) verdict {
+		fd, err := unix.MemfdCreate("battery", 0)
+		if err != nil {
+			return refused(err, "")
+		}
+		return filled(fd, run)
+	}
+}
+
+// filled writes the tool into a new file and runs it from a descriptor that cannot write.
+func filled(fd int, run func(fd int) verdict) verdict {
+	b, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		_, err = os.NewFile(uintptr(fd), "file").Write(b)
+	}
+	if err != nil {
+		return odd("%v", err)
+	}
+	if reopened, err := unix.Open("/proc/self/fd/"+itoa(fd), unix.O_RDONLY, 0); err == nil {
+		unix.Close(fd)
+		return run(reopened)
+	}
+	return run(fd) // without /proc it stays open for writing: ETXTBSY comes after the permission
+}
+
+func unnamed(dir string) verdict {
+	fd, err := unix.Open(dir, unix.O_RDWR|unix.O_TMPFILE, 0o755)
+	if err != nil {
+		return refused(err, "")
+	}
+	return filled(fd, byDescriptor)
+}
+
+// mapped asks for a file's bytes as instructions.
+func mapped(path string) verdict {
+	return opening(path, func(fd int) verdict {
+		_, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+		return refused(err, path+" is mapped executable")
+	})
+}
+
+func protected(path string) verdict {
+	return opening(path, func(fd int) verdict {
+		b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+		if err != nil {
+			return odd("%v", err)
+		}
+		return call(path+" became executable", unix.SYS_MPROTECT, uintptr(unsafe.Pointer(&b[0])), 4096, unix.PROT_READ|unix.PROT_EXEC)
+	})
+}
+
+func mappedCopy(dir string, try func(string) verdict) verdict {
+	path, err := duplicate(os.Args[0], dir)
+	if err != nil {
+		return odd("%v", err)
+	}
+	return try(path)
+}
+
+// setID leaves a set-id program for somebody outside to run, or runs it itself.
+func setID(s *Scene) verdict {
+	path, err := duplicate(os.Args[0], s.RW)
+	if err != nil {
+		return odd("%v", err)
+	}
+	if err := os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid); err != nil {
+		return refused(err, "")
+	}
+	return become(path)
+}

@@ -1,0 +1,119 @@
+package battery
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ipc are attempts on what processes share by a name or number rather than by a file. Locks and leases on
+// files in a place are legitimate, and so is what a place that two calls may write holds for both.
+func ipc() []Probe {
+	return []Probe{
+		{Name: "ipc/shared-memory", try: func(s *Scene) verdict { return attachSegment(s.Key) }},
+		{Name: "ipc/semaphore", try: func(s *Scene) verdict { return call("a semaphore", unix.SYS_SEMGET, uintptr(s.Key), 0, 0) }},
+		{Name: "ipc/message-queue", try: func(s *Scene) verdict { return call("a queue", unix.SYS_MSGGET, uintptr(s.Key), 0) }},
+		{Name: "ipc/list-segments", try: listSegments},
+		{Name: "ipc/posix-queue", try: func(s *Scene) verdict {
+			return call("a queue", unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(word(s.Queue))), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
+		}},
+		{Name: "ipc/shared-file", try: func(s *Scene) verdict { return read(s.Shm) }},
+		{Name: "ipc/watch", try: watch},
+		{Name: "ipc/watch-mounts", try: watchMounts},
+		{Name: "ipc/sysvipc-list", try: func(s *Scene) verdict {
+			if v := read("/proc/sysvipc/shm"); v.open == "" {
+				return v
+			}
+			return attachSegment(s.Key)
+		}},
+	}
+}
+
+func attachSegment(key int) verdict {
+	id, err := sys(unix.SYS_SHMGET, uintptr(key), 0, 0)
+	if err != nil {
+		return refused(err, "")
+	}
+	_, err = sys(unix.SYS_SHMAT, id, 0, unix.SHM_RDONLY)
+	return refused(err, "a segment of shared memory")
+}
+
+// listSegments asks for each slot of the namespace's table.
+func listSegments(*Scene) verdict {
+	const statAny = 15 // SHM_STAT_ANY
+	for slot := range 128 {
+		var b [256]byte
+		if id, err := sys(unix.SYS_SHMCTL, uintptr(slot), statAny, uintptr(unsafe.Pointer(&b))); err == nil {
+			return opened("segment %d", id)
+		}
+	}
+	return held("none in 128 slots")
+}
+
+// watch wants to be told what happens to files of the host's.
+func watch(s *Scene) verdict {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return refused(err, "")
+	}
+	var all series
+	for _, path := range []string{s.Secret, s.Canary, "/etc/shadow", "/root", "/proc/1"} {
+		_, err := unix.InotifyAddWatch(fd, path, unix.IN_ALL_EVENTS)
+		all.add(path, refused(err, "watched"))
+	}
+	return all.verdict()
+}
+
+func watchMounts(s *Scene) verdict {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_FID, unix.O_RDONLY)
+	if err != nil {
+		return refused(err, "")
+	}
+	return refused(unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN, unix.AT_FDCWD, s.RO), "the filesystem beneath the place", syscall.EINVAL)
+}
+
+// keyrings are attempts on keys that the gateway's user has (trap 20). A kernel that lets nobody in answers as
+// one that finds nothing does: with a refusal.
+func keyrings() []Probe {
+	ring := func(name string, id int) Probe {
+		return Probe{Name: "keyring/" + name, try: func(s *Scene) verdict { return search(id, s.KeyName) }}
+	}
+	by := func(name string, operation uintptr) Probe {
+		return Probe{Name: "keyring/" + name, try: func(s *Scene) verdict {
+			if s.KeyID == 0 {
+				return held("the host has no keyrings")
+			}
+			var b [64]byte
+			return call("the key, by its number", unix.SYS_KEYCTL, operation, uintptr(s.KeyID), uintptr(unsafe.Pointer(&b)), 64)
+		}}
+	}
+	return []Probe{
+		ring("thread", unix.KEY_SPEC_THREAD_KEYRING),
+		ring("process", unix.KEY_SPEC_PROCESS_KEYRING),
+		ring("session", unix.KEY_SPEC_SESSION_KEYRING),
+		ring("user", unix.KEY_SPEC_USER_KEYRING),
+		ring("user-session", unix.KEY_SPEC_USER_SESSION_KEYRING),
+		by("describe", unix.KEYCTL_DESCRIBE),
+		by("read", unix.KEYCTL_READ),
+		by("revoke", unix.KEYCTL_REVOKE),
+		{Name: "keyring/join-by-name", try: func(s *Scene) verdict {
+			if _, err := unix.KeyctlJoinSessionKeyring(s.KeyName); err != nil {
+				return refused(err, "")
+			}
+			return search(unix.KEY_SPEC_SESSION_KEYRING, s.KeyName)
+		}},
+		{Name: "keyring/request", try: func(s *Scene) verdict {
+			_, err := unix.RequestKey("user", s.KeyName, "", 0)
+			return refused(err, "the key")
+		}},
+	}
+}
+
+func search(ring int, name string) verdict {
+	if name == "" {
+		return held("the host has no keyrings")
+	}
+	id, err := unix.KeyctlSearch(ring, "user", name, 0)
+	return refused(err, "key "+itoa(id))
+}

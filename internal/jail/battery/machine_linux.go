@@ -1,0 +1,114 @@
+package battery
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// perf counts its own time, which perf_event_paranoid 2 still allows to everybody.
+func perf(*Scene) verdict {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
+	_, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	return refused(err, "a counter")
+}
+
+func nameToHandle(s *Scene) verdict {
+	_, _, err := unix.NameToHandleAt(unix.AT_FDCWD, s.Tmp, 0)
+	return refused(err, "a handle", syscall.EOPNOTSUPP)
+}
+
+// setClock sets the clock to what it says.
+func setClock(trap uintptr, clock ...uintptr) verdict {
+	now := [2]int64{time.Now().Unix()}
+	_, err := sys(trap, append(clock, uintptr(unsafe.Pointer(&now)), 0)...)
+	return refused(err, "the clock")
+}
+
+// adjust sets the length of a tick to what it is.
+func adjust(*Scene) verdict {
+	const adjTick, usual = 0x4000, 10000
+	_, err := unix.ClockAdjtime(unix.CLOCK_REALTIME, &unix.Timex{Modes: adjTick, Tick: usual})
+	return refused(err, "the clock's pace")
+}
+
+// filterOff: a filter stays (seccomp(2)).
+func filterOff(*Scene) verdict {
+	_, err := sys(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, 0)
+	if mode := prctl(unix.PR_GET_SECCOMP, 0); mode != unix.SECCOMP_MODE_FILTER {
+		return opened("seccomp mode %d", mode)
+	}
+	return refused(err, "it went away", syscall.EINVAL)
+}
+
+// nested adds a Landlock domain that allows everything it handles: it may only take away.
+func nested(s *Scene) verdict {
+	const readFile = 1 << 2
+	attr := [1]uint64{readFile}
+	rules, err := sys(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), 8, 0)
+	if err != nil {
+		return refused(err, "")
+	}
+	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return odd("%v", err)
+	}
+	rule := struct {
+		rights uint64
+		fd     int32
+	}{readFile, int32(root)}
+	if _, err = sys(unix.SYS_LANDLOCK_ADD_RULE, rules, 1, uintptr(unsafe.Pointer(&rule)), 0); err == nil {
+		_, err = sys(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0)
+	}
+	if err != nil {
+		return refused(err, "")
+	}
+	return read(s.Secret)
+}
+
+// setting writes a kernel setting back as it is.
+func setting(name string) verdict {
+	path := "/proc/sys/" + name
+	return refused(open(unix.O_WRONLY)(path), path+" can be written")
+}
+
+// writable walks a tree of the kernel's and tries to open everything in it for writing.
+func writable(root string) verdict {
+	root, err := filepath.EvalSymlinks(root) // /proc/self is one
+	if err != nil {
+		return refused(err, "")
+	}
+	var s series
+	end := time.Now().Add(deadline / 2)
+	filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && d == nil:
+			return fs.SkipAll
+		case err != nil || strings.Count(path, "/") > 8:
+			return fs.SkipDir
+		case time.Now().After(end):
+			return fs.SkipAll
+		case !d.Type().IsRegular():
+			return nil
+		}
+		s.add(path, refused(open(unix.O_WRONLY|unix.O_NONBLOCK)(path), "can be written", syscall.EIO, syscall.EINVAL))
+		return nil
+	})
+	if s.n == 0 {
+		_, err := os.ReadDir(root)
+		if err == nil {
+			err = errors.New(root + " shows nothing")
+			return held("%v", err)
+		}
+		return refused(err, "")
+	}
+	return s.verdict()
+}

@@ -1,0 +1,157 @@
+package battery
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// kinds of namespaces (namespaces(7)).
+var kinds = []struct {
+	name string
+	flag uintptr
+}{
+	{"user", unix.CLONE_NEWUSER}, {"mnt", unix.CLONE_NEWNS}, {"pid", unix.CLONE_NEWPID}, {"net", unix.CLONE_NEWNET},
+	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP}, {"time", unix.CLONE_NEWTIME},
+}
+
+// namespace are attempts to have rights in a namespace that is new, or another's, and rights at all.
+func namespace() []Probe {
+	var list []Probe
+	for _, k := range kinds {
+		list = append(list,
+			Probe{Name: "namespace/unshare-" + k.name, try: func(*Scene) verdict {
+				return refused(start(&syscall.SysProcAttr{Unshareflags: k.flag}), "unshared")
+			}},
+			Probe{Name: "namespace/clone3-" + k.name, try: func(*Scene) verdict { return clone3(uint64(k.flag)) }},
+			Probe{Name: "namespace/enter-" + k.name, try: func(*Scene) verdict { return enter("/proc/1/ns/" + k.name) }})
+		if k.flag != unix.CLONE_NEWTIME { // its bit lies among those that clone(2) takes for the signal
+			list = append(list, Probe{Name: "namespace/clone-" + k.name, try: func(*Scene) verdict {
+				return refused(start(&syscall.SysProcAttr{Cloneflags: k.flag}), "cloned")
+			}})
+		}
+	}
+	set := func(name string, trap uintptr, a ...uintptr) Probe {
+		return Probe{Name: "privilege/" + name, try: func(*Scene) verdict { // an id that is not mapped is EINVAL
+			_, err := sys(trap, a...)
+			return refused(err, "the id was taken", syscall.EINVAL)
+		}}
+	}
+	return append(list,
+		Probe{Name: "namespace/user-then-mount", try: userThenMount},
+		Probe{Name: "privilege/none", try: none, here: true},
+		Probe{Name: "privilege/capset", try: raise},
+		Probe{Name: "privilege/ambient", try: func(*Scene) verdict {
+			return call("an ambient capability", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_NET_RAW, 0, 0)
+		}},
+		Probe{Name: "privilege/securebits", try: func(*Scene) verdict {
+			return call("the securebits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, 0)
+		}},
+		Probe{Name: "privilege/keep-capabilities", try: func(*Scene) verdict {
+			return call("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
+		}},
+		Probe{Name: "privilege/new-privileges", try: newPrivileges, here: true},
+		set("setuid", unix.SYS_SETUID, 0),
+		set("setresuid", unix.SYS_SETRESUID, 0, 0, 0),
+		set("setgid", unix.SYS_SETGID, 0),
+		set("setresgid", unix.SYS_SETRESGID, 0, 0, 0),
+		set("setgroups", unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(new(uint32)))),
+		Probe{Name: "privilege/setfsuid", try: setfsuid},
+		Probe{Name: "privilege/chroot", try: func(s *Scene) verdict { return refused(unix.Chroot(s.Tmp), "a root of its own") }},
+		Probe{Name: "privilege/pivot", try: func(s *Scene) verdict { return refused(unix.PivotRoot(s.Tmp, s.Tmp), "another root") }},
+		Probe{Name: "privilege/id-maps", try: idMaps},
+	)
+}
+
+// start runs this program with attributes that the kernel has to grant.
+func start(attr *syscall.SysProcAttr) error {
+	cmd := exec.Command(os.Args[0], "noop")
+	cmd.SysProcAttr = attr
+	return cmd.Run()
+}
+
+// clone3 passes its flags in memory, where no filter sees them (trap 10). The child ends at once.
+func clone3(flags uint64) verdict {
+	args := [11]uint64{0: flags, 4: uint64(syscall.SIGCHLD)} // struct clone_args
+	pid, _, e := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+	if e == 0 && pid == 0 {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	if e != 0 {
+		return refused(e, "")
+	}
+	syscall.Wait4(int(pid), nil, 0, nil)
+	return opened("cloned")
+}
+
+// enter joins a namespace by its file: that of PID 1, and its own.
+func enter(file string) verdict {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return refused(err, "")
+	}
+	return refused(unix.Setns(fd, 0), "entered")
+}
+
+// userThenMount makes itself root of a user namespace and mounts there: the Go runtime makes every mount of a
+// new mount namespace private, which is a mount of its own (trap 21: where it is refused, it may be here only).
+func userThenMount(*Scene) verdict {
+	one := func(id int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+	}
+	return refused(start(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, Unshareflags: unix.CLONE_NEWNS,
+		UidMappings: one(os.Getuid()), GidMappings: one(os.Getgid())}), "root of a namespace, and it mounts")
+}
+
+// none: no set holds one, so none can be ambient either. An ordinary user without namespaces may keep a bounding
+// set, which bounds what no longer can be gained.
+func none(s *Scene) verdict {
+	if sets := capabilities(); sets != [6]uint32{} {
+		return opened("capabilities %x", sets)
+	}
+	for c := range unix.CAP_LAST_CAP + 1 {
+		if s.Kind == "full" && prctl(unix.PR_CAPBSET_READ, uintptr(c)) == 1 {
+			return opened("capability %d is in the bounding set", c)
+		}
+	}
+	return held("all sets are empty")
+}
+
+func raise(*Scene) verdict {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	want := [2]unix.CapUserData{{Effective: 1 << unix.CAP_SYS_ADMIN, Permitted: 1 << unix.CAP_SYS_ADMIN}}
+	return refused(unix.Capset(&head, &want[0]), "the capability to administer")
+}
+
+// newPrivileges cannot come back (prctl(2)).
+func newPrivileges(*Scene) verdict {
+	_, err := sys(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 0)
+	if prctl(unix.PR_GET_NO_NEW_PRIVS, 0) != 1 {
+		return opened("a set-id program would gain by its owner")
+	}
+	return refused(err, "it went away", syscall.EINVAL)
+}
+
+// setfsuid answers with the id before, whatever comes of it.
+func setfsuid(*Scene) verdict {
+	sys(unix.SYS_SETFSUID, 0)
+	if id, _ := sys(unix.SYS_SETFSUID, ^uintptr(0)); id == 0 {
+		return opened("files are root's to this thread")
+	}
+	return held("still its own")
+}
+
+func idMaps(*Scene) verdict {
+	var s series
+	for _, f := range []string{"uid_map", "gid_map", "setgroups", "projid_map"} {
+		s.add(f, refused(open(unix.O_WRONLY)("/proc/self/"+f), "can be written"))
+	}
+	return s.verdict()
+}
+
+// pause lets what was sent arrive.
+func pause() { time.Sleep(50 * time.Millisecond) }

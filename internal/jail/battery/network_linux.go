@@ -1,0 +1,164 @@
+package battery
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// network are attempts to talk to anybody outside the cage.
+func network() []Probe {
+	dial := func(name, network string, address func(*Scene) string) Probe {
+		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return dialed(network, address(s)) }}
+	}
+	in := func(dir func(*Scene) string, name string) func(*Scene) string {
+		return func(s *Scene) string { return filepath.Join(dir(s), name) }
+	}
+	ro, rw := func(s *Scene) string { return s.RO }, func(s *Scene) string { return s.RW }
+	fixed := func(address string) func(*Scene) string { return func(*Scene) string { return address } }
+	list := []Probe{
+		dial("loopback", "tcp", func(s *Scene) string { return s.TCP }),
+		dial("loopback-6", "tcp", func(s *Scene) string { return s.TCP6 }),
+		dial("loopback-datagram", "udp", func(s *Scene) string { return s.UDP }),
+		dial("resolver", "udp", fixed("127.0.0.53:53")),
+		dial("metadata", "tcp", fixed("169.254.169.254:80")),
+		dial("abstract-socket", "unix", func(s *Scene) string { return s.Abstract }),
+		// Landlock does not mediate connect() on a path (trap 6).
+		dial("socket-in-readonly-place", "unix", in(ro, Stream)),
+		dial("socket-in-writable-place", "unix", in(rw, Stream)),
+		dial("datagrams-in-place", "unixgram", in(ro, Dgram)),
+		dial("docker", "unix", fixed("/var/run/docker.sock")),
+		{Name: "network/listen", try: func(*Scene) verdict { l, err := net.Listen("tcp", "127.0.0.1:0"); return listening(l, err) }},
+		{Name: "network/listen-in-place", try: func(s *Scene) verdict {
+			l, err := net.Listen("unix", filepath.Join(s.RW, "listener"))
+			return listening(l, err)
+		}},
+		{Name: "network/families", try: families(false)},
+		{Name: "network/pairs", try: families(true)},
+		{Name: "network/pair-redirected", try: redirected},
+		{Name: "network/pair-listens", try: pairListens},
+		{Name: "network/interface-up", try: interfaceUp},
+		{Name: "network/descriptors-from-outside", try: received},
+	}
+	// AF_VSOCK and AF_NETLINK are not held by a network namespace (trap 5); AF_ALG and AF_PACKET have a history.
+	for name, f := range map[string][3]int{"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "netlink-route": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
+		"netlink-audit": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, "netlink-uevent": {unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT},
+		"netfilter": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0x0300}, "algorithms": {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+		"ping": {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, "raw-ip": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW}, "raw-ip-6": {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+		"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "xdp": {unix.AF_XDP, unix.SOCK_RAW, 0}, "sctp": {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}} {
+		list = append(list, Probe{Name: "network/family-" + name, try: func(*Scene) verdict {
+			_, err := unix.Socket(f[0], f[1], f[2])
+			return refused(err, "a socket", unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT)
+		}})
+	}
+	return list
+}
+
+func dialed(network, address string) verdict {
+	if address == "" {
+		return held("the host has no such address")
+	}
+	c, err := net.DialTimeout(network, address, 2*time.Second)
+	if err == nil {
+		c.Write([]byte("out of the cage"))
+		c.Close()
+	}
+	return refused(err, "somebody at "+address, unix.ENETUNREACH)
+}
+
+func listening(l net.Listener, err error) verdict {
+	if err == nil {
+		defer l.Close()
+		return opened("it listens at %s", l.Addr())
+	}
+	return refused(err, "")
+}
+
+// families tries every family of sockets with every type, or of pairs: the connected kinds of AF_UNIX stay.
+func families(pair bool) func(*Scene) verdict {
+	return func(*Scene) verdict {
+		var s series
+		for family := range 64 {
+			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM, unix.SOCK_SEQPACKET, unix.SOCK_DCCP, unix.SOCK_PACKET} {
+				_, err := unix.Socket(family, kind, 0)
+				if pair {
+					_, err = unix.Socketpair(family, kind, 0)
+				}
+				if pair && family == unix.AF_UNIX && (kind == unix.SOCK_STREAM || kind == unix.SOCK_SEQPACKET) {
+					continue
+				}
+				s.add(fmt.Sprintf("%d/%d", family, kind), refused(err, "a socket",
+					unix.EAFNOSUPPORT, unix.ESOCKTNOSUPPORT, unix.EPROTONOSUPPORT, unix.EOPNOTSUPP, unix.EINVAL))
+			}
+		}
+		return s.verdict()
+	}
+}
+
+func pair(kind int) (int, int, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	return fds[0], fds[1], err
+}
+
+// redirected turns a pair of sockets to a socket in a place, each kind in each way there is. Packets in sequence
+// go to their peer, whatever address they bear (unix(7)).
+func redirected(s *Scene) verdict {
+	var all series
+	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
+		a, b, err := pair(kind)
+		if err != nil {
+			all.add(fmt.Sprint(kind), refused(err, ""))
+			continue
+		}
+		for _, name := range []string{Dgram, Stream} {
+			to := &unix.SockaddrUnix{Name: filepath.Join(s.RO, name)}
+			err := unix.Sendto(a, []byte("x"), 0, to)
+			if n, _, _ := unix.Recvfrom(b, make([]byte, 2), unix.MSG_DONTWAIT); err == nil && n == 1 {
+				err = unix.EISCONN
+			}
+			all.add("send to "+name, refused(err, "sent", unix.EISCONN, unix.EOPNOTSUPP))
+			all.add("connect to "+name, refused(unix.Connect(a, to), "connected", unix.EISCONN, unix.EINVAL, unix.EPROTOTYPE))
+		}
+	}
+	return all.verdict()
+}
+
+// pairListens gives one of a pair a name and waits for callers.
+func pairListens(s *Scene) verdict {
+	a, _, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return refused(err, "")
+	}
+	if err := unix.Bind(a, &unix.SockaddrUnix{Name: filepath.Join(s.RW, "pair")}); err != nil {
+		return refused(err, "")
+	}
+	return refused(unix.Listen(a, 1), "it listens", unix.EINVAL, unix.EOPNOTSUPP)
+}
+
+// interfaceUp asks any socket there is, for interfaces do not care about its family (netdevice(7)).
+func interfaceUp(*Scene) verdict {
+	a, _, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return refused(err, "")
+	}
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return odd("%v", err)
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return call("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(r)))
+}
+
+// received waits for descriptors on its streams, the only ones that lead outside (trap 12).
+func received(*Scene) verdict {
+	var s series
+	for fd := range 3 {
+		_, _, _, _, err := unix.Recvmsg(fd, make([]byte, 1), make([]byte, 64), unix.MSG_DONTWAIT)
+		s.add("stream "+itoa(fd), refused(err, "a message", unix.ENOTSOCK))
+	}
+	return s.verdict()
+}

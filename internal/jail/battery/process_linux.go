@@ -1,0 +1,206 @@
+package battery
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// process are attempts on processes outside, by the pids that they have there, and on PID 1 of the cage. What
+// is sent to all at once (trap 3) is looked at from outside: the victim must be there and as it was.
+func process() []Probe {
+	const pid1 = 1
+	of := func(name string, try func(pid int) error) Probe {
+		return Probe{Name: "process/" + name, try: func(s *Scene) verdict { return s.outsiders(try) }}
+	}
+	init := func(name string, try func(pid int) error) Probe {
+		return Probe{Name: "process/init-" + name, Full: "there is no PID 1 of its own", try: func(*Scene) verdict {
+			return refused(try(pid1), name+" of PID 1", syscall.EBADF)
+		}}
+	}
+	return []Probe{
+		{Name: "process/list", try: list},
+		of("signal-0", func(pid int) error { return syscall.Kill(pid, 0) }),
+		of("signal", func(pid int) error { return syscall.Kill(pid, syscall.SIGUSR1) }),
+		of("signal-group", func(pid int) error { return syscall.Kill(-pid, syscall.SIGUSR1) }),
+		of("tgkill", func(pid int) error { return unix.Tgkill(pid, pid, syscall.SIGUSR1) }),
+		of("tkill", func(pid int) error { return raw(unix.SYS_TKILL, uintptr(pid), uintptr(syscall.SIGUSR1)) }),
+		of("queue", queue),
+		of("pidfd", func(pid int) error { _, err := unix.PidfdOpen(pid, 0); return err }),
+		of("trace", attach),
+		of("seize", seize),
+		of("memory-read", memory(unix.SYS_PROCESS_VM_READV)),
+		of("memory-write", memory(unix.SYS_PROCESS_VM_WRITEV)),
+		of("compare", func(pid int) error { return raw(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(pid), 1, 0, 0) }),
+		of("limits", limits),
+		of("priority", func(pid int) error { return syscall.Setpriority(syscall.PRIO_PROCESS, pid, 19) }),
+		of("scheduler", func(pid int) error {
+			var p int32
+			return raw(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), 0, uintptr(unsafe.Pointer(&p)))
+		}),
+		of("affinity", func(pid int) error { var m unix.CPUSet; m.Set(0); return unix.SchedSetaffinity(pid, &m) }),
+		of("io-priority", func(pid int) error { return raw(unix.SYS_IOPRIO_SET, 1, uintptr(pid), 3<<13) }),
+		of("session-of", func(pid int) error { _, err := unix.Getsid(pid); return err }),
+		of("move-pages", func(pid int) error { return raw(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, 0) }),
+		of("futex-list", robustList),
+		{Name: "process/signal-all", try: func(*Scene) verdict { return everybody(syscall.Kill(-1, syscall.SIGUSR1)) }},
+		{Name: "process/signal-own-group", try: func(*Scene) verdict { return everybody(syscall.Kill(0, syscall.SIGUSR1)) }},
+		{Name: "process/priority-of-all", try: func(*Scene) verdict {
+			return everybody(syscall.Setpriority(syscall.PRIO_USER, os.Getuid(), 19))
+		}, Full: "one user's processes outside have the tool's uid, and no wall is between them"},
+		{Name: "process/group-join", try: groupJoin},
+		{Name: "process/session", try: session, here: true},
+		{Name: "process/oom-score", try: func(*Scene) verdict {
+			return refused(os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0), "its turn at the end")
+		}},
+		init("trace", attach),
+		init("seize", seize),
+		init("memory-read", memory(unix.SYS_PROCESS_VM_READV)),
+		init("memory-write", memory(unix.SYS_PROCESS_VM_WRITEV)),
+		init("descriptor", stealDescriptor),
+		init("namespaces", func(pid int) error { return joinByPidfd(pid) }),
+		init("move-pages", func(pid int) error {
+			return raw(unix.SYS_MOVE_PAGES, uintptr(pid), 1, uintptr(unsafe.Pointer(new([1]uintptr))), 0, uintptr(unsafe.Pointer(new([1]int32))), 0)
+		}),
+		init("advice", func(pid int) error {
+			return byPidfd(pid, func(fd int) error {
+				return raw(unix.SYS_PROCESS_MADVISE, uintptr(fd), uintptr(unsafe.Pointer(&[2]uintptr{4096, 4096})), 1, unix.MADV_COLD, 0)
+			})
+		}),
+		init("futex-list", robustList),
+		// PID 1 shares the tool's uid. Its death is the cage's: no line comes from a probe that succeeds.
+		{Name: "process/init-signals", Full: "there is no PID 1 of its own", try: initSignals},
+	}
+}
+
+//go:uintptrescapes
+func raw(trap uintptr, a ...uintptr) error { _, err := sys(trap, a...); return err }
+
+// outsiders tries something on the victim and on all other processes that are known outside.
+func (s *Scene) outsiders(try func(pid int) error) verdict {
+	var all series
+	for _, pid := range append([]int{s.Victim}, s.Pids...) {
+		all.add("pid "+itoa(pid), refused(try(pid), "reached", syscall.EBADF))
+	}
+	return all.verdict()
+}
+
+// everybody is the verdict on what reaches all that are in reach, and so no error.
+func everybody(err error) verdict {
+	if err != nil {
+		return refused(err, "")
+	}
+	return held("sent; outside nobody felt it, or the test says so")
+}
+
+// list looks for processes whose command line holds the token: the victim's does. It must see its own.
+func list(s *Scene) verdict {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return refused(err, "")
+	}
+	n := 0
+	for _, e := range entries {
+		if e.Name()[0] < '0' || e.Name()[0] > '9' {
+			continue
+		}
+		n++
+		if b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline"); strings.Contains(string(b), s.Token) {
+			return opened("process %s of the host: %q", e.Name(), b)
+		}
+	}
+	return held("%d processes, none of the host's", n)
+}
+
+func attach(pid int) error { return raw(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(pid), 0, 0) }
+func seize(pid int) error  { return raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0) }
+
+// queue sends a signal that claims to come from somebody (rt_sigqueueinfo(2)).
+func queue(pid int) error {
+	info := make([]int32, 32)
+	info[0], info[2] = int32(syscall.SIGUSR1), -1 // SI_QUEUE
+	return raw(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1), uintptr(unsafe.Pointer(&info[0])))
+}
+
+// memory moves no byte: the kernel asks first whether this process may, and then for addresses.
+func memory(trap uintptr) func(int) error {
+	return func(pid int) error {
+		var b [8]byte
+		here := unix.Iovec{Base: &b[0], Len: 8}
+		there := unix.RemoteIovec{Base: 0x400000, Len: 8}
+		err := raw(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1, 0)
+		if err == syscall.EFAULT { // it was let in, and nothing lies at that address
+			return nil
+		}
+		return err
+	}
+}
+
+func limits(pid int) error {
+	var old unix.Rlimit
+	return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old)
+}
+
+func robustList(pid int) error {
+	var head, size uintptr
+	return raw(unix.SYS_GET_ROBUST_LIST, uintptr(pid), uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+}
+
+func byPidfd(pid int, do func(fd int) error) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return do(fd)
+}
+
+// stealDescriptor takes the stream to the gateway.
+func stealDescriptor(pid int) error {
+	return byPidfd(pid, func(fd int) error { _, err := unix.PidfdGetfd(fd, 3, 0); return err })
+}
+
+func joinByPidfd(pid int) error {
+	return byPidfd(pid, func(fd int) error {
+		return raw(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWNET|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS)
+	})
+}
+
+// groupJoin enters the process group of somebody outside, whom kill(0) would reach from then on.
+func groupJoin(s *Scene) verdict {
+	return s.outsiders(func(pid int) error { return syscall.Setpgid(0, pid) })
+}
+
+// session: the first process leads one, so that no group is shared and no terminal is had (trap 3).
+func session(*Scene) verdict {
+	sid, err := unix.Getsid(0)
+	if err != nil {
+		return odd("%v", err)
+	}
+	if group := syscall.Getpgrp(); sid != os.Getpid() || group != os.Getpid() {
+		return opened("session %d, group %d, pid %d", sid, group, os.Getpid())
+	}
+	return held("it leads its own")
+}
+
+// initSignals sends everything but what the C library keeps for itself: see signals in package inside.
+func initSignals(*Scene) verdict {
+	var s series
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if sig >= 32 && sig <= 34 {
+			continue
+		}
+		if err := syscall.Kill(1, sig); err != nil {
+			s.add(fmt.Sprint(sig), refused(err, ""))
+		}
+	}
+	pause()
+	return held("PID 1 lives")
+}

@@ -1,0 +1,200 @@
+package battery
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// resources are attempts to use up what others need. Each is bounded by itself too, so that a cage that does
+// not stop it harms nobody: no more than 400 tasks, 1 GiB, some seconds.
+func resources() []Probe {
+	list := []Probe{
+		{Name: "resource/tasks", try: bomb, Alone: true},
+		{Name: "resource/memory", try: balloon},
+		{Name: "resource/memory-of-many", try: balloons, Alone: true},
+		{Name: "resource/shared-memory", try: sharedBalloon, Alone: true, dies: true},
+		{Name: "resource/segments", try: segments, Alone: true, dies: true},
+		{Name: "resource/tmp", try: func(s *Scene) verdict { return fill(s.Tmp, 256<<20) }, Full: "no filesystem of its own: see Lacks"},
+		{Name: "resource/home", try: func(s *Scene) verdict { return fill(s.Home, 64<<20) }, Full: "no filesystem of its own: see Lacks"},
+		{Name: "resource/inodes", try: func(s *Scene) verdict { return names(s.Home, 20000) }, Full: "no filesystem of its own: see Lacks"},
+		{Name: "resource/file-size", try: func(s *Scene) verdict {
+			return refused(truncated(filepath.Join(s.RW, "battery-sparse"), 8<<30), "a file of 8 GiB", syscall.EFBIG)
+		}},
+		{Name: "resource/descriptors", try: func(*Scene) verdict {
+			return until(1<<14, syscall.EMFILE, func() error { _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); return err })
+		}},
+		{Name: "resource/descriptors-in-flight", try: inFlight},
+		{Name: "resource/pipe-size", try: pipeSize},
+		{Name: "resource/locked-memory", try: func(*Scene) verdict {
+			b := make([]byte, 1<<20)
+			return refused(unix.Mlock(b), "a MiB is locked", syscall.ENOMEM)
+		}},
+		{Name: "resource/watches", try: func(*Scene) verdict {
+			return until(1<<14, syscall.EMFILE, func() error { _, err := unix.InotifyInit(); return err })
+		}},
+		{Name: "resource/queues", try: queues},
+		{Name: "resource/nice", try: func(*Scene) verdict {
+			return refused(syscall.Setpriority(syscall.PRIO_PROCESS, 0, -5), "before others")
+		}},
+		{Name: "resource/io-real-time", try: func(*Scene) verdict { return call("the disk before others", unix.SYS_IOPRIO_SET, 1, 0, 1<<13) }},
+		{Name: "resource/core", try: func(*Scene) verdict { return limited(unix.RLIMIT_CORE, 0) }},
+		{Name: "resource/raise-limits", try: raiseLimits},
+	}
+	for name, policy := range map[string]uint32{"fifo": unix.SCHED_FIFO, "round-robin": unix.SCHED_RR, "deadline": unix.SCHED_DEADLINE} {
+		list = append(list, Probe{Name: "resource/real-time-" + name, try: func(*Scene) verdict {
+			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: 1}
+			if policy == unix.SCHED_DEADLINE {
+				attr.Priority, attr.Runtime, attr.Deadline, attr.Period = 0, 1e6, 1e7, 1e7
+			}
+			return refused(unix.SchedSetAttr(0, &attr, 0), "in real time")
+		}})
+	}
+	return list
+}
+
+// until repeats what takes one of something until it is refused with an error that means a bound.
+func until(most int, bound syscall.Errno, take func() error) verdict {
+	for n := range most {
+		if err := take(); err != nil {
+			return refused(err, itoa(n), bound)
+		}
+	}
+	return opened("%d of them", most)
+}
+
+// bomb starts tasks until none can be started. How many there were is what counts (trap 14: the limit is one of
+// this cage, not of all that its user runs).
+func bomb(s *Scene) verdict {
+	n := 0
+	for ; n < 400; n++ {
+		cmd := exec.Command(os.Args[0], "linger", s.Token)
+		if err := cmd.Start(); err != nil {
+			break
+		}
+		defer cmd.Wait()
+		defer cmd.Process.Kill()
+	}
+	if n > s.Tasks {
+		return opened("%d processes, %d were allowed", n, s.Tasks)
+	}
+	return held("%d processes", n)
+}
+
+// touch takes memory and writes to each page of it.
+func touch(bytes int64, flags int) error {
+	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|flags)
+	if err != nil {
+		return err
+	}
+	write(b)
+	return nil
+}
+
+// write makes each page of a mapping real.
+func write(b []byte) {
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+}
+
+func balloon(s *Scene) verdict {
+	return refused(touch(s.Memory+s.Memory/2, unix.MAP_PRIVATE), "half more than the bound", syscall.ENOMEM)
+}
+
+// balloons take together what one may not. Who is ended for it says nothing any more: that is the test's to see.
+func balloons(s *Scene) verdict {
+	const n = 4
+	var parts []*exec.Cmd
+	for range n {
+		cmd := exec.Command(os.Args[0], "part")
+		if err := cmd.Start(); err != nil {
+			return refused(err, "")
+		}
+		parts = append(parts, cmd)
+	}
+	var ends error
+	for _, cmd := range parts {
+		ends = errors.Join(ends, cmd.Wait())
+	}
+	if ends != nil {
+		return held("%v", ends)
+	}
+	return opened("%d processes with half the bound each", n)
+}
+
+// part takes half of what all may have and keeps it until the others have theirs.
+func (s *Scene) part() int {
+	if err := touch(s.Memory/2, unix.MAP_PRIVATE); err != nil {
+		return 1
+	}
+	time.Sleep(time.Second)
+	return 0
+}
+
+// sharedBalloon takes memory that is nobody's own, which RLIMIT_DATA does not count.
+func sharedBalloon(s *Scene) verdict {
+	return refused(touch(s.Memory+s.Memory/2, unix.MAP_SHARED), "half more than the bound, shared", syscall.ENOMEM)
+}
+
+// segments outlive the processes that made them, until the namespace goes.
+func segments(s *Scene) verdict {
+	const size = 64 << 20
+	var kept int64
+	for ; kept < s.Memory+s.Memory/2; kept += size {
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, size, unix.IPC_CREAT|0o600)
+		if err != nil {
+			return refused(err, "", syscall.ENOSPC, syscall.ENOMEM)
+		}
+		b, err := unix.SysvShmAttach(id, 0, 0)
+		if err != nil {
+			return refused(err, "", syscall.ENOMEM)
+		}
+		write(b)
+	}
+	return opened("%d MiB in segments", kept>>20)
+}
+
+// fill writes until the filesystem is full.
+func fill(dir string, most int64) verdict {
+	path := filepath.Join(dir, "battery-fill")
+	f, err := os.Create(path)
+	if err != nil {
+		return odd("%v", err)
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	err = unix.Fallocate(int(f.Fd()), 0, 0, most+most/8)
+	return refused(err, "more than its size", syscall.ENOSPC, syscall.EFBIG)
+}
+
+// names makes empty files until there are no more.
+func names(dir string, most int) verdict {
+	dir = filepath.Join(dir, "battery-names")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return odd("%v", err)
+	}
+	defer os.RemoveAll(dir)
+	n := 0
+	return until(most, syscall.ENOSPC, func() error {
+		n++
+		fd, err := unix.Open(filepath.Join(dir, itoa(n)), unix.O_CREAT|unix.O_WRONLY, 0o644)
+		unix.Close(fd)
+		return err
+	})
+}
+
+func truncated(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	return f.Truncate(size)
+}

@@ -1,0 +1,149 @@
+package battery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Probe tries one thing.
+type Probe struct {
+	Name  string // class/what
+	try   func(*Scene) verdict
+	Alone bool   // what stops it may end the whole cage: it gets one of its own
+	here  bool   // looks at the first process of the tool, so it runs there
+	dies  bool   // being killed for it is being stopped
+	Full  string // why it makes sense in a cage with namespaces alone, "" where it does in both
+}
+
+// Probes are all there are, in the order in which they run.
+func Probes() []Probe {
+	return slices.Concat(data(), writes(), process(), namespace(), mounts(), devices(), kernel(), machine(), execs(),
+		network(), ipc(), keyrings(), resources(), crossings())
+}
+
+const (
+	ran      = "the program ran" // what noop prints
+	deadline = 20 * time.Second  // for one probe
+	refusal  = 99                // exit code outside a cage
+)
+
+// Main is the attacker's main function. Its verbs are all, one NAME, plant, survive WAY, flip A B and
+// freeze, those that these use themselves, and noop, which does nothing.
+func Main(args []string) int {
+	if len(args) > 0 && args[0] == "noop" {
+		fmt.Println(ran)
+		return 0
+	}
+	var s Scene
+	err := json.Unmarshal([]byte(os.Getenv(Env)), &s)
+	if err == nil {
+		err = s.caged()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "battery: not in a cage, so it does not run:", err)
+		return refusal
+	}
+	if s.Kind != "full" { // its directories have names of their own
+		s.Home, s.Tmp = os.Getenv("HOME"), os.Getenv("TMPDIR")
+	}
+	signal.Ignore(syscall.SIGUSR1, syscall.SIGXFSZ) // the first is sent far and wide, the second told by an errno as well
+	switch {
+	case len(args) == 1 && args[0] == "all":
+		return s.all()
+	case len(args) == 2 && args[0] == "one":
+		return s.one(args[1])
+	case len(args) == 1 && args[0] == "part":
+		return s.part()
+	case len(args) == 1 && args[0] == "plant":
+		return s.plant()
+	case len(args) == 2 && args[0] == "survive":
+		return s.survive(args[1])
+	case len(args) == 3 && args[0] == "flip":
+		return flip(args[1], args[2])
+	case len(args) == 1 && args[0] == "freeze":
+		return freeze()
+	case len(args) == 2 && args[0] == "linger":
+		linger(args[1])
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "battery: no such verb: %q\n", args)
+	return 2
+}
+
+// Shared tells whether a probe is part of a run of many.
+func (p Probe) Shared(s *Scene) bool {
+	if len(s.Only) > 0 {
+		return slices.Contains(s.Only, p.Name)
+	}
+	return !p.Alone && (p.Full == "" || s.Kind == "full")
+}
+
+func (s *Scene) all() int {
+	for _, p := range Probes() {
+		if !p.Shared(s) {
+			continue
+		}
+		v := verdict{}
+		if p.here {
+			v = p.try(s)
+		} else {
+			v = s.apart(p)
+		}
+		v.print(p.Name)
+	}
+	return 0
+}
+
+func (s *Scene) one(name string) int {
+	for _, p := range Probes() {
+		if p.Name == name {
+			p.try(s).print(name)
+			return 0
+		}
+	}
+	return 2
+}
+
+func (v verdict) print(name string) {
+	if v == (verdict{}) {
+		v.odd = "said nothing"
+	}
+	json.NewEncoder(os.Stdout).Encode(Result{name, clip(v.held), clip(v.open), clip(v.odd)})
+}
+
+// apart runs a probe in a process of its own and reads its verdict.
+func (s *Scene) apart(p Probe) verdict {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	var out, log bytes.Buffer
+	cmd := exec.CommandContext(ctx, os.Args[0], "one", p.Name)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &log, time.Second
+	err := cmd.Run()
+	var end *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return odd("no answer in %v", deadline)
+	case errors.As(err, &end) && end.Sys().(syscall.WaitStatus).Signaled() && p.dies:
+		return held("%v", end)
+	case strings.Contains(out.String(), ran):
+		return opened("another program ran in the place of the probe")
+	}
+	var r Result
+	if json.Unmarshal(out.Bytes(), &r) != nil || r.Name != p.Name {
+		if strings.HasPrefix(p.Name, "exec/") && !strings.Contains(log.String(), "goroutine ") {
+			return opened("something ran in the place of the probe: %s", clip(out.String()))
+		}
+		return odd("%v: %s%s", err, clip(out.String()), clip(log.String()))
+	}
+	return verdict{r.Held, r.Open, r.Odd}
+}

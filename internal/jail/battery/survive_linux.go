@@ -1,0 +1,91 @@
+package battery
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ways to outlive a call. Whatever lives afterwards has the token on its command line.
+var Ways = []string{"daemon", "holder", "chain", "stopped", "threads", "traced", "blocked", "flooder"}
+
+// survive leaves something behind and ends.
+func (s *Scene) survive(way string) int {
+	child := exec.Command(os.Args[0], "linger", s.Token)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the group, out of the session (trap 9)
+	child.Env = append(os.Environ(), lingerEnv+"="+way, "BATTERY_TMP="+s.Tmp)
+	switch way {
+	case "holder", "flooder":
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	case "traced":
+		child.SysProcAttr.Ptrace = true // it stops at its first instruction, and its tracer goes
+	}
+	if err := child.Start(); err != nil {
+		fmt.Println("refused:", err)
+		return 0
+	}
+	if way == "stopped" {
+		child.Process.Signal(syscall.SIGSTOP)
+	}
+	pause()
+	fmt.Println("left")
+	return 0
+}
+
+// lingerEnv says what one that lingers does besides.
+const lingerEnv = "BATTERY_LINGER"
+
+// linger stays for a minute, whatever it is asked.
+func linger(token string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	switch os.Getenv(lingerEnv) {
+	case "chain": // each starts the next before it ends, so a list of processes is always too old
+		next := exec.Command(os.Args[0], "linger", token)
+		next.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		next.Start()
+		return
+	case "threads": // the first thread ends, the others do not
+		go func() {
+			for {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		runtime.LockOSThread()
+		syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	case "blocked":
+		fifo := filepath.Join(os.Getenv("BATTERY_TMP"), "fifo")
+		unix.Mkfifo(fifo, 0o600)
+		os.OpenFile(fifo, os.O_WRONLY, 0)
+	case "flooder":
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			os.Stdout.Write(make([]byte, 64<<10))
+		}
+	}
+	time.Sleep(time.Minute)
+}
+
+// flip exchanges two names of a writable place, over and over: an accomplice of whoever is bound there next.
+func flip(a, b string) int {
+	fmt.Println("flipping")
+	for {
+		if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// freeze stops all that it can reach, itself last: no SIGTERM is heard any more.
+func freeze() int {
+	syscall.Kill(-1, syscall.SIGSTOP)
+	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	return 0
+}

@@ -1,0 +1,244 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"bailey/internal/jail/battery"
+	"bailey/internal/ktest"
+)
+
+// attacker is testdata/battery, built beside the probe.
+func attacker() string { return filepath.Join(filepath.Dir(probe), "battery") }
+
+// A stage is what the battery finds outside: things to go for, each with somebody who notices.
+type stage struct {
+	battery.Scene
+	masks   []string
+	callers atomic.Int64 // who connected to a listener
+	pipe    int          // the reading end of the FIFO in the read-only place
+	victim  *exec.Cmd
+	nice    int // the victim's priority as the kernel says it
+	signals chan os.Signal
+	untouch string // digest of what must stay as it is
+}
+
+// staged builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
+func staged(t *testing.T) *stage { return stagedFor(t, DefaultHostUID) }
+
+// stagedFor is for cages whose uid outside is uid, where the gateway is root.
+func stagedFor(t *testing.T, uid int) *stage {
+	t.Helper()
+	root, err := os.MkdirTemp("/var/tmp", "bailey-battery-")
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	os.Chmod(root, 0o755)
+	s := &stage{Scene: battery.Scene{Token: random(t), Kind: "full", RO: filepath.Join(root, "ro"), RW: filepath.Join(root, "rw"),
+		Secret: filepath.Join(root, "secret"), Canary: filepath.Join(root, "canary"), Home: homeDir, Tmp: tmpDir,
+		Pids: []int{os.Getpid(), os.Getppid()}, Tasks: defaultTasks + ownTasks, Memory: defaultData}}
+	s.HostName, _ = os.Hostname()
+	t.Setenv(battery.Leak, "outside")
+	put(t, s.Secret, "of the host", 0o644)
+	put(t, s.Canary, s.Token, 0o644)
+	s.program(t)
+	for _, dir := range []string{s.RO, s.RW} {
+		s.furnish(t, dir)
+	}
+	s.listen(t)
+	s.share(t)
+	s.keys(t)
+	s.haunt(t, uint32(uid))
+	s.untouch = s.digest(t)
+	return s
+}
+
+func random(t *testing.T) string {
+	t.Helper()
+	var b [16]byte
+	if _, err := unix.Getrandom(b[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", b)
+}
+
+// program names a dynamic helper with its loader and C library, where the host has one.
+func (s *stage) program(t *testing.T) {
+	j, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	helper, err := j.tools.find("/bin/true")
+	if err != nil || len(helper.files) < 3 {
+		t.Logf("without a dynamic helper: %v", err)
+		return
+	}
+	for i, f := range helper.files {
+		switch {
+		case i == 0:
+			s.Helper = f.path
+		case f.use == loader:
+			s.Loader = f.path
+		case strings.Contains(filepath.Base(f.path), "libc."):
+			s.Libc = f.path
+		}
+	}
+}
+
+// furnish fills a place with what can be run, loaded, followed, connected to and uncovered.
+func (s *stage) furnish(t *testing.T, dir string) {
+	t.Helper()
+	in := func(name ...string) string { return filepath.Join(append([]string{dir}, name...)...) }
+	put(t, in(battery.Note), strings.Repeat("text\n", 2000), 0o666)
+	put(t, in(battery.Hidden, battery.Inner), "masked", 0o644)
+	put(t, in(battery.Holder, battery.Hidden, battery.Inner), "masked", 0o644)
+	put(t, in(battery.Script), "#!"+attacker()+" noop\n", 0o755)
+	s.masks = append(s.masks, in(battery.Hidden), in(battery.Holder, battery.Hidden))
+	copyFile(t, attacker(), in(battery.Tool))
+	if s.Helper != "" {
+		copyFile(t, s.Helper, in(battery.True))
+		copyFile(t, s.Libc, in(battery.Lib))
+	}
+	for name, target := range map[string]string{battery.Link: s.Secret, battery.Way: battery.Hidden} {
+		if err := os.Symlink(target, in(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(in(battery.Pipe), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(in(battery.Pipe), 0o666)
+	if dir == s.RO {
+		fd, err := unix.Open(in(battery.Pipe), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		s.pipe = fd
+	}
+}
+
+// listen waits everywhere for somebody who should not come.
+func (s *stage) listen(t *testing.T) {
+	stream := func(network, address string) string {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Logf("without %s %s: %v", network, address, err)
+			return ""
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				s.callers.Add(1)
+				c.Close()
+			}
+		}()
+		return l.Addr().String()
+	}
+	packets := func(network, address string) string {
+		c, err := net.ListenPacket(network, address)
+		if err != nil {
+			t.Logf("without %s %s: %v", network, address, err)
+			return ""
+		}
+		t.Cleanup(func() { c.Close() })
+		go func() {
+			for _, _, err := c.ReadFrom(make([]byte, 1)); err == nil; _, _, err = c.ReadFrom(make([]byte, 1)) {
+				s.callers.Add(1)
+			}
+		}()
+		return c.LocalAddr().String()
+	}
+	s.TCP, s.TCP6, s.UDP = stream("tcp", "127.0.0.1:0"), stream("tcp", "[::1]:0"), packets("udp", "127.0.0.1:0")
+	s.Abstract = stream("unix", "@battery-"+s.Token)
+	for _, dir := range []string{s.RO, s.RW} {
+		stream("unix", filepath.Join(dir, battery.Stream))
+		packets("unixgram", filepath.Join(dir, battery.Dgram))
+		os.Chmod(filepath.Join(dir, battery.Stream), 0o777)
+		os.Chmod(filepath.Join(dir, battery.Dgram), 0o777)
+	}
+}
+
+// share makes what the host's processes share by number or name, open to all.
+func (s *stage) share(t *testing.T) {
+	s.Key = 1<<30 | os.Getpid()
+	s.Planted = s.Key | 1<<29
+	if id, err := unix.SysvShmGet(s.Key, 4096, unix.IPC_CREAT|0o666); err == nil {
+		t.Cleanup(func() { unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	}
+	if id, _, e := unix.Syscall(unix.SYS_SEMGET, uintptr(s.Key), 1, unix.IPC_CREAT|0o666); e == 0 {
+		t.Cleanup(func() { unix.Syscall(unix.SYS_SEMCTL, id, 0, unix.IPC_RMID) })
+	}
+	if id, _, e := unix.Syscall(unix.SYS_MSGGET, uintptr(s.Key), unix.IPC_CREAT|0o666, 0); e == 0 {
+		t.Cleanup(func() { unix.Syscall(unix.SYS_MSGCTL, id, unix.IPC_RMID, 0) })
+	}
+	s.Queue = "battery-" + s.Token
+	name := append([]byte(s.Queue), 0)
+	if fd, _, e := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o666, 0, 0, 0); e == 0 {
+		unix.Close(int(fd))
+		t.Cleanup(func() { unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0) })
+	}
+	s.Shm = "/dev/shm/battery-" + s.Token
+	if err := os.WriteFile(s.Shm, []byte("shared"), 0o644); err == nil {
+		t.Cleanup(func() { os.Remove(s.Shm) })
+	}
+}
+
+// keys puts one key into the session's keyring of this thread, which the caller locked, and one into the user's.
+func (s *stage) keys(t *testing.T) {
+	if ktest.Has("keyring") != nil {
+		return
+	}
+	s.KeyName = "battery-" + s.Token
+	if _, err := unix.KeyctlJoinSessionKeyring(s.KeyName); err != nil {
+		t.Fatal(err)
+	}
+	for _, ring := range []int{unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_KEYRING} {
+		id, err := unix.AddKey("user", s.KeyName, []byte(s.Token), ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.KeyID = id
+	}
+	t.Cleanup(func() { unix.KeyctlInt(unix.KEYCTL_REVOKE, s.KeyID, 0, 0, 0) })
+}
+
+// haunt starts the victim, of the tool's own uid outside, and listens for signals that were not meant for here.
+func (s *stage) haunt(t *testing.T, uid uint32) {
+	s.victim = exec.Command("/bin/sh", "-c", "read x", "victim-"+s.Token)
+	if _, err := s.victim.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		s.victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+	if err := s.victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	victim, gone := s.victim, make(chan struct{})
+	go func() { victim.Wait(); close(gone) }() // at once: the first of a pid namespace ends after all others are waited for
+	t.Cleanup(func() { victim.Process.Kill(); <-gone })
+	s.Victim = victim.Process.Pid
+	s.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, s.Victim)
+	s.signals = make(chan os.Signal, 8)
+	signal.Notify(s.signals, syscall.SIGUSR1)
+	t.Cleanup(func() { signal.Stop(s.signals) })
+}
