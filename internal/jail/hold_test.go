@@ -119,6 +119,7 @@ func TestLayerIsWhatHolds(t *testing.T) {
 // TestGroupHoldsTheCage looks at a cage's group from outside, and at its view of it from inside.
 func TestGroupHoldsTheCage(t *testing.T) {
 	j := grouped(t)
+	j.chosen = true // the full cage, and no group goes to finding that out
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := j.Plan(ctx, bailey.Job{Command: probe, Args: []string{"sleep"}, Limits: bailey.Limits{MemoryBytes: 300 << 20, Tasks: 20}})
