@@ -311,6 +311,10 @@ func TestManyCopies(t *testing.T) {
 		t.Errorf("%v", r.err)
 	}
 	job.Exec = job.Exec[:maxDonations]
+	if r := ask(t, j, job); bailey.KindOf(r.err) != bailey.Invalid || !strings.Contains(r.err.Error(), "ledger") {
+		t.Errorf("a plan of %d copies: %v", maxDonations, r.err)
+	}
+	job.Exec = job.Exec[:64]
 	if r := ask(t, j, job).must(t); r.exit.Code != 0 {
 		t.Errorf("%+v", r)
 	}

@@ -84,6 +84,7 @@ func TestOverBeforeItBegan(t *testing.T) {
 // TestLayerIsWhatHolds: the cage names what holds it, and what it lacks.
 func TestLayerIsWhatHolds(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
+		j.chosen = true // the full cage, and none is started ahead in finding that out
 		r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
 		if err != nil {
 			t.Fatal(err)
