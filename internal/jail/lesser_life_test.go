@@ -157,7 +157,7 @@ func TestLesserForkBomb(t *testing.T) {
 		r := ask(t, j, job).must(t)
 		close(done)
 		watch.Wait()
-		if d := time.Since(begin); !r.exit.TimedOut && r.exit.Over == "" || d > job.Timeout+grace+patience { // or the keeper had to be killed
+		if d := time.Since(begin); !r.exit.TimedOut && r.exit.Over == "" || d > job.Timeout+grace+reluctance { // or the keeper had to be killed
 			t.Errorf("%s: %+v after %v", name, r.exit, d)
 		}
 		if most < 5 && name != "flees" || most > defaultTasks+ownTasks+others {
