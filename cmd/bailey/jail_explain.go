@@ -44,12 +44,15 @@ var layerWords = map[string]string{
 	"keyring":       "no key of yours",
 	"rlimits":       "bounded tasks, memory and files",
 	"cgroup":        "bounded memory, tasks and processor, all together",
+	"watcher":       "memory and tasks looked at, all together",
 	"fds-closed":    "its three streams and nothing else open",
 	"caps-none":     "no capability",
 	"no-new-privs":  "none by way of a program either",
 	"landlock":      "files, ports and signals once more, by another wall",
 	"seccomp":       "no system call that a tool has no need of",
-	"sockets-none":  "no socket",
+	"ids":           "an id without rights, and no group",
+	"subreaper":     "what it started ends with it",
+	"exec-once":     "it starts itself and nothing else",
 	"env-listed":    "the program, with a listed environment",
 }
 
