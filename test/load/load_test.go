@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -141,14 +142,16 @@ func (s *site) run(want bailey.Status, args ...string) {
 
 // answered runs a client and keeps what it was told, which has to be one of the ends that are expected.
 func (s *site) answered(args []string, client *exec.Cmd, expected func(bailey.Status) bool) {
-	out, _ := client.Output()
+	out, failed := client.Output()
 	var r struct {
 		ReceiptID bailey.ReceiptID
 		Outcome   bailey.Status
 		Reason    string
 	}
 	if err := json.Unmarshal(out, &r); err != nil {
-		s.t.Errorf("%v: the answer is no JSON: %q", args, out)
+		var exit *exec.ExitError
+		errors.As(failed, &exit)
+		s.t.Errorf("%v: the answer is no JSON: %q (%v, %+v)", args, out, failed, exit)
 		return
 	}
 	if r.ReceiptID == "" {
