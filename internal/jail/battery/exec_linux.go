@@ -12,6 +12,7 @@ import (
 // execs are attempts to run what is not pinned. A probe that succeeds becomes the other program, which says so.
 // Anonymous memory that is made executable is no such attempt: compilers at run time do it.
 func execs() []Probe {
+	const copyable = "no mount is noexec, and what can be read can be copied into anonymous memory"
 	file := func(name string, path func(*Scene) string) Probe {
 		return Probe{Name: "exec/" + name, try: func(s *Scene) verdict { return become(path(s)) }}
 	}
@@ -45,10 +46,10 @@ func execs() []Probe {
 		{Name: "exec/preload", try: func(s *Scene) verdict { return preloaded(s, "LD_PRELOAD="+filepath.Join(s.RO, Lib)) }},
 		{Name: "exec/audit", try: func(s *Scene) verdict { return preloaded(s, "LD_AUDIT="+filepath.Join(s.RO, Lib)) }},
 		{Name: "exec/library-path", try: libraryPath},
-		{Name: "exec/map-place", try: func(s *Scene) verdict { return mapped(filepath.Join(s.RO, Lib)) }},
-		{Name: "exec/map-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, mapped) }},
-		{Name: "exec/map-then-protect", try: func(s *Scene) verdict { return protected(filepath.Join(s.RO, Lib)) }},
-		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, protected) }},
+		{Name: "exec/map-place", try: func(s *Scene) verdict { return mapped(filepath.Join(s.RO, Lib)) }, Full: copyable},
+		{Name: "exec/map-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, mapped) }, Full: copyable},
+		{Name: "exec/map-then-protect", try: func(s *Scene) verdict { return protected(filepath.Join(s.RO, Lib)) }, Full: copyable},
+		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, protected) }, Full: copyable},
 		{Name: "exec/set-id-in-place", try: setID},
 	}
 	for _, path := range []string{"/bin/sh", "/bin/bash", "/usr/bin/python3", "/usr/bin/perl", "/bin/busybox", "/usr/bin/env", "/usr/bin/sudo", "/usr/bin/newuidmap", "/bin/mount"} {

@@ -51,7 +51,7 @@ func namespace() []Probe {
 		Probe{Name: "privilege/securebits", try: func(*Scene) verdict {
 			return call("the securebits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, 0)
 		}},
-		Probe{Name: "privilege/keep-capabilities", try: func(*Scene) verdict {
+		Probe{Name: "privilege/keep-capabilities", Full: "an ordinary user locks no securebit, and has no capability to keep", try: func(*Scene) verdict {
 			return call("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
 		}},
 		Probe{Name: "privilege/new-privileges", try: newPrivileges, here: true},

@@ -47,14 +47,16 @@ func process() []Probe {
 		}),
 		of("affinity", func(pid int) error { var m unix.CPUSet; m.Set(0); return unix.SchedSetaffinity(pid, &m) }),
 		of("io-priority", func(pid int) error { return raw(unix.SYS_IOPRIO_SET, 1, uintptr(pid), 3<<13) }),
-		of("session-of", func(pid int) error { _, err := unix.Getsid(pid); return err }),
+		{Name: "process/session-of", Full: "that a process is there shows in how a signal to it is refused", try: func(s *Scene) verdict {
+			return s.outsiders(func(pid int) error { _, err := unix.Getsid(pid); return err })
+		}},
 		of("move-pages", func(pid int) error { return raw(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, 0) }),
 		of("futex-list", robustList),
 		{Name: "process/signal-all", try: func(*Scene) verdict { return everybody(syscall.Kill(-1, syscall.SIGUSR1)) }},
 		{Name: "process/signal-own-group", try: func(*Scene) verdict { return everybody(syscall.Kill(0, syscall.SIGUSR1)) }},
 		{Name: "process/priority-of-all", try: func(*Scene) verdict {
 			return everybody(syscall.Setpriority(syscall.PRIO_USER, os.Getuid(), 19))
-		}, Full: "one user's processes outside have the tool's uid, and no wall is between them"},
+		}},
 		{Name: "process/group-join", try: groupJoin},
 		{Name: "process/session", try: session, here: true},
 		{Name: "process/oom-score", try: func(*Scene) verdict {

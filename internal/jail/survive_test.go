@@ -1,0 +1,62 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/jail/battery"
+)
+
+// TestSurvivors: whatever a tool leaves running ends with its call, and soon.
+func TestSurvivors(t *testing.T) {
+	for _, c := range cages {
+		t.Run(c.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			j, s := c.build(t)
+			s.seen(t, j)
+			s.outlive(t, j)
+			s.look(t)
+		})
+	}
+}
+
+func (s *stage) outlive(t *testing.T, j *Jail) {
+	for _, way := range battery.Ways {
+		begin := time.Now()
+		r := ask(t, j, s.job(t, "survive", way)).must(t)
+		if took := time.Since(begin); took > 10*time.Second || !slices.Contains([]string{"left", "refused:"}, strings.Fields(r.out + " -")[0]) && way != "flooder" {
+			t.Errorf("%s: %v, %.200q %s", way, took, r.out, r.log)
+		}
+		for _, line := range s.lingering() {
+			t.Errorf("%s: a process is left: %s", way, line)
+		}
+	}
+}
+
+// seen shows that what lingers in a cage can be seen from outside while it runs.
+func (s *stage) seen(t *testing.T, j *Jail) {
+	t.Helper()
+	r, err := j.Plan(t.Context(), s.job(t, "linger", s.Token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Start(ctx, nil, bailey.Streams{}); close(done) }()
+	for begin := time.Now(); len(s.lingering()) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Error("a process of a cage cannot be seen: this test would miss what is left")
+			break
+		}
+	}
+	cancel()
+	<-done
+}
