@@ -150,8 +150,8 @@ func TestBlockHuge(t *testing.T) {
 			k := min(len(rest), 1000)
 			w.Write([]byte(rest[:k]))
 			rest = rest[k:]
-			if len(w.s.b) > 3*maxBlock {
-				t.Fatalf("holds %d bytes", len(w.s.b))
+			if len(w.s.v.raw) > 3*maxBlock {
+				t.Fatalf("holds %d bytes", len(w.s.v.raw))
 			}
 		}
 	}

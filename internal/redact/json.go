@@ -8,7 +8,7 @@ import (
 )
 
 // JSON returns a deep copy of a decoded JSON value with every string in it redacted, keys too, and how
-// many tokens that took. A number in which something is found becomes a string. Any other Go value is
+// many tokens that took. The value of a member is judged by its name as well. A number in which something is found becomes a string. Any other Go value is
 // first made JSON of; what cannot be is replaced whole by [REDACTED_VALUE_X].
 func (t *Table) JSON(v any) (any, int) {
 	switch v := v.(type) {
@@ -54,11 +54,31 @@ func (t *Table) object(v map[string]any) (any, int) {
 		for _, taken := out[key]; taken; _, taken = out[key] {
 			key += "_"
 		}
-		r, m := t.JSON(v[k])
+		r, m := t.member(k, v[k])
 		out[key] = r
 		count += n + m
 	}
 	return out, count
+}
+
+// member redacts the value of a member by its name: a password is one by nothing else.
+func (t *Table) member(name string, v any) (any, int) {
+	s, ok := v.(string)
+	if !ok || t.rules == nil || len(s) == 0 || len(s) > maxValue {
+		return t.JSON(v)
+	}
+	tables := builtIn()
+	q := &question{ask: tables.asks([]byte(name)), name: []byte(name), b: []byte(s), closed: true, sep: separator{colons: 1, opened: '"'}}
+	if q.ask == nothing {
+		return t.Text(s)
+	}
+	whole, category := q.judge(&finder{t: tables}, len(s))
+	st := t.newStream()
+	if whole.end > 0 && !t.rules.passes(category, q.b[whole.start:whole.end]) {
+		st.finds = append(st.finds, span{whole.start, whole.end, category})
+	}
+	st.all(s)
+	return string(st.out), st.count
 }
 
 // other takes the way over JSON's own text.

@@ -58,3 +58,21 @@ func TestJSONCollision(t *testing.T) {
 		t.Errorf("%d: %#v", n, got)
 	}
 }
+
+// TestJSONNames: what only its name makes a secret.
+func TestJSONNames(t *testing.T) {
+	table := ruled(t).NewTable()
+	in := map[string]any{
+		"password": "hunter2x", "apiToken": "aB3dE5fG7hI9jK1l", "user": "hunter2", "key_name": "prod5zyx", "n": []any{map[string]any{"secret": "0123456789abcdef", "note": "from 10.1.2.3"}},
+		"passphrase": "[REDACTED_X_1] then 4", "token": "${TOKEN}",
+	}
+	got, n := table.JSON(in)
+	want := map[string]any{
+		"password": "[REDACTED_PASSWORD_1]", "apiToken": "[REDACTED_TOKEN_1]", "user": "hunter2", "key_name": "prod5zyx",
+		"n":          []any{map[string]any{"secret": "[REDACTED_TOKEN_2]", "note": "from [REDACTED_IPV4_1]"}},
+		"passphrase": "[REDACTED__X_1] then 4", "token": "${TOKEN}",
+	}
+	if !reflect.DeepEqual(got, any(want)) || n != 4 {
+		t.Errorf("%d\n got %v\nwant %v", n, got, want)
+	}
+}

@@ -13,6 +13,21 @@
 //     token would not say which text it stands for.
 //   - private key blocks, category PRIVATE_KEY: see block.
 //
+// A table of [Rules] finds more:
+//
+//   - tokens of services by what they begin with (data/*prefixes.txt), by their form (JWT, Discord,
+//     Telegram, Twilio), hashes of passwords, keys without their armour, files of credentials, addresses;
+//   - values by what stands before them: a name (password=…, "token": …, <apiKey>…), a flag, a header, user
+//     and password of a URL, a line of .netrc or .pgpass, the name of a service (data/*services.txt). What
+//     the name asks for, what stands between, and what the value looks like decide together: see
+//     finder, key, judge;
+//   - all that under up to three layers of base64, with terminal escapes in it, and in UTF-16;
+//   - patterns of one's own, line by line: see [Pattern].
+//
+// What only looks like a secret is left alone: digests, identifiers, versions, variables, names of
+// things in programs, words that stand where a secret would. No checksum is asked for, although some
+// services have one in their tokens: a token that was cut or mistyped is still better hidden.
+//
 // Where two finds overlap, all bytes of both are hidden: the longest find at the leftmost place gets a token,
 // then the rest of the other gets one.
 //
@@ -25,6 +40,20 @@
 //
 // as long as the table has room. It follows that Text is not idempotent: redacting what is redacted
 // already escapes its tokens.
+//
+// # Giving back
+//
+// Addresses and the names of tenants are pseudonyms, everything else is a secret; [Table.Give] restores what a
+// [Grant] allows and says what that was. It counts on being asked once for each input: what it has taken the
+// escape from looks like a token again.
+//
+// # Streams
+//
+// A [Writer] finds the same however its text is split, and holds back only what could still become a find:
+// a word that is not over (16 KiB at most; a prompt ends in a space and goes out), the value after a name
+// that asks for one (4 KiB), base64 in full lines (16 KiB), a URL with a user, a JSON object that begins like a
+// file of credentials (8 KiB), the beginning of a learned secret, an open key block (64 KiB), a line in which a
+// custom pattern may match (4 KiB). What is longer is hidden in pieces. Close gives out the rest.
 //
 // # Bounds
 //
@@ -60,9 +89,11 @@ type Table struct {
 	texts  map[string]string // token → text
 	last   map[string]int    // category → its highest number
 	bytes  int               // of all texts
+	rules  *Rules            // nil: what was learned and key blocks alone
 }
 
-// NewTable returns an empty table.
+// NewTable returns an empty table without rules: it finds what it has learned, and key blocks. For all that
+// is built in see [Compile].
 func NewTable() *Table {
 	return &Table{
 		known:  map[string]bool{},
@@ -80,6 +111,9 @@ func (t *Table) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Table") 
 // is found as it is and escaped, but not in hex or base64, where it would be found everywhere. A secret
 // keeps the category it was first learned under.
 func (t *Table) Learn(category, secret string) {
+	if v := visible(secret); strings.TrimSpace(v) != "" {
+		secret = v
+	}
 	secret = strings.TrimSpace(secret)
 	if secret == "" {
 		return
@@ -116,22 +150,42 @@ func (t *Table) Text(s string) (string, int) {
 	if t.plain(s) {
 		return s, 0
 	}
-	st := stream{t: t}
-	for len(s) > piece { // memory for finds stays small, whatever is found
-		st.b = append(st.b, s[:piece]...)
-		st.feed(false)
-		s = s[piece:]
-	}
-	st.b = append(st.b, s...)
-	st.feed(true)
+	st := t.newStream()
+	st.all(s)
 	return string(st.out), st.count
+}
+
+// Finding is a secret that was found: the bytes of the input from Start to End. Those that overlap another are
+// cut, so that each byte is in one at most.
+type Finding struct {
+	Category Category `json:"category"`
+	Start    int      `json:"start"`
+	End      int      `json:"end"`
+}
+
+// Find returns s redacted, and what was found, in order.
+func (t *Table) Find(s string) (string, []Finding) {
+	var found []Finding
+	st := t.newStream()
+	st.tell = func(f Finding) { found = append(found, f) }
+	st.all(s)
+	return string(st.out), found
+}
+
+// all takes a whole text. Memory for finds stays small, whatever is found.
+func (s *stream) all(text string) {
+	for len(text) > piece {
+		s.feed([]byte(text[:piece]), false)
+		text = text[piece:]
+	}
+	s.feed([]byte(text), true)
 }
 
 // plain holds when nothing could be found in s, whatever it holds.
 func (t *Table) plain(s string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.index.size == 0 && !strings.Contains(s, mark) && !strings.Contains(s, beginMark)
+	return t.rules == nil && t.index.size == 0 && !strings.Contains(s, mark) && !strings.Contains(s, beginMark)
 }
 
 // token returns the token of text, a new one if need be and if there is room.
@@ -150,38 +204,6 @@ func (t *Table) token(category string, text []byte) string {
 	t.texts[token] = string(text)
 	t.bytes += len(text)
 	return token
-}
-
-// Restore undoes Text: tokens of this table become what they stand for, escapes become what they were.
-// A token that this table did not give out stays.
-func (t *Table) Restore(s string) string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var out strings.Builder
-	for {
-		i := strings.Index(s, mark)
-		if i < 0 {
-			out.WriteString(s)
-			return out.String()
-		}
-		out.WriteString(s[:i])
-		text, n := t.original(s[i:])
-		out.WriteString(text)
-		s = s[i+n:]
-	}
-}
-
-// original reads what begins with a mark and returns what it stands for and how long it is.
-func (t *Table) original(s string) (string, int) {
-	if strings.HasPrefix(s, escaped) {
-		return mark, len(escaped)
-	}
-	if end := strings.IndexByte(s[:min(len(s), 64)], ']'); end >= 0 {
-		if text, ok := t.texts[s[:end+1]]; ok {
-			return text, end + 1
-		}
-	}
-	return mark, len(mark)
 }
 
 // escape appends data to out with every mark in it escaped.

@@ -11,33 +11,70 @@ type span struct {
 	category   string
 }
 
-// stream redacts one text that arrives in pieces. Both finders say up to where they have decided; what
-// lies before the lesser of the two goes out, what lies behind is held. So the output does not depend on the
-// pieces. Offsets count from the start of b.
+// stream redacts one text that arrives in pieces. Each finder says up to where it has decided; what lies
+// before the least of these goes out, what lies behind is held. So the output does not depend on the pieces.
+// Finders count in bytes of what is looked at, everything else in bytes of the text; see view.
 type stream struct {
 	t     *Table
-	b     []byte
-	done  int  // bytes of b that are out
+	v     view
+	done  int  // bytes of the text held that are out
+	gone  int  // bytes of the text that are no longer held
 	cover span // the find that reaches furthest of those that begin before done
 	next  int  // first place that the index has not decided
 	size  int  // of the index when it looked
 	keys  block
-	finds []span // begin at or after done, or overlap it
-	out   []byte // what feed has made
-	count int    // tokens in it, and in all before
+	words *finder // nil without rules
+	lines *lines  // nil without custom patterns
+	finds []span  // begin at or after done, or overlap it
+	out   []byte  // what feed has made
+	count int     // tokens in it, and in all before
+	tell  func(Finding)
 }
 
-// feed looks at what was appended to b, the last piece if final, and appends to out what is decided.
-func (s *stream) feed(final bool) {
-	hold := min(s.search(final), s.keys.scan(s.b, final, s.add))
+// newStream returns one that looks for all that the table's rules say.
+func (t *Table) newStream() *stream {
+	s := &stream{t: t}
+	if t.rules != nil {
+		s.words = &finder{t: builtIn()}
+		if len(t.rules.patterns) > 0 {
+			s.lines = &lines{rules: t.rules}
+		}
+	}
+	return s
+}
+
+// feed looks at p, the last piece if final, and appends to out what is decided.
+func (s *stream) feed(p []byte, final bool) {
+	s.v.take(p, final)
+	hold := min(s.search(final), s.keys.scan(s.v.b, final, s.add))
+	if s.words != nil {
+		hold = min(hold, s.words.scan(s.v.b, final, s.addRuled))
+	}
+	if s.lines != nil {
+		hold = min(hold, s.lines.scan(s.v.b, final, s.addRuled))
+	}
 	slices.SortFunc(s.finds, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.category, b.category))
 	})
-	s.emit(hold, final)
+	if final {
+		s.emit(len(s.v.raw), true)
+	} else {
+		s.emit(s.v.from(hold), false)
+	}
 	s.compact()
 }
 
-func (s *stream) add(f span) { s.finds = append(s.finds, f) }
+func (s *stream) add(f span) {
+	s.finds = append(s.finds, span{s.v.from(f.start), s.v.to(f.end), f.category})
+}
+
+// addRuled takes the finds that the rules may let pass.
+func (s *stream) addRuled(f span) {
+	if s.t.rules.passes(f.category, s.v.b[f.start:f.end]) {
+		return
+	}
+	s.add(f)
+}
 
 // search runs the index. What was learned since the last piece is looked for in all that is still held.
 func (s *stream) search(final bool) int {
@@ -46,7 +83,7 @@ func (s *stream) search(final bool) int {
 	if s.size != s.t.index.size {
 		s.size, s.next = s.t.index.size, 0
 	}
-	s.next = s.t.index.scan(s.b, s.next, final, s.add)
+	s.next = s.t.index.scan(s.v.b, s.next, final, s.add)
 	return s.next
 }
 
@@ -70,7 +107,7 @@ func (s *stream) emit(hold int, final bool) {
 			if end == hold && !final {
 				wait = s.straddle(end)
 			}
-			s.out = escape(s.out, s.b[s.done:end-wait])
+			s.out = escape(s.out, s.v.raw[s.done:end-wait])
 			s.done = end - wait
 			if wait > 0 {
 				return
@@ -95,8 +132,11 @@ func (s *stream) reach(f span) {
 
 // hide writes a token for the bytes up to end.
 func (s *stream) hide(end int, category string) {
-	s.out = append(s.out, s.t.token(category, s.b[s.done:end])...)
+	s.out = append(s.out, s.t.token(category, s.v.raw[s.done:end])...)
 	s.count++
+	if s.tell != nil {
+		s.tell(Finding{Category: category, Start: s.gone + s.done, End: s.gone + end})
+	}
 	s.done = end
 }
 
@@ -104,8 +144,8 @@ func (s *stream) hide(end int, category string) {
 // wait: a find could still begin inside the mark, which then is none.
 func (s *stream) straddle(end int) int {
 	for i := max(s.done, end-len(mark)+1); i < end; i++ {
-		n := min(len(s.b)-i, len(mark))
-		if string(s.b[i:i+n]) == mark[:n] {
+		n := min(len(s.v.raw)-i, len(mark))
+		if string(s.v.raw[i:i+n]) == mark[:n] {
 			return end - i
 		}
 	}
@@ -115,21 +155,38 @@ func (s *stream) straddle(end int) int {
 // compact frees what nobody looks at any more, once that is half of the buffer: so each byte is moved
 // a bounded number of times.
 func (s *stream) compact() {
-	low := min(s.done, s.next, s.keys.pos)
+	low := min(s.next, s.keys.pos)
 	if s.keys.inside { // a find may have carried done beyond its start
 		low = min(low, s.keys.start)
 	}
-	if low < len(s.b)/2 {
+	if s.words != nil {
+		low = min(low, max(0, s.words.next-look))
+	}
+	if s.lines != nil {
+		low = min(low, s.lines.start)
+	}
+	if low < len(s.v.b)/2 || low == 0 {
 		return
 	}
-	s.b = s.b[:copy(s.b, s.b[low:])]
-	s.done -= low
-	s.next -= low
-	s.cover.start -= low
-	s.cover.end -= low
-	s.keys.shift(low)
+	low = min(low, s.v.at(s.done))
+	if low < len(s.v.b)/2 {
+		return
+	}
+	n := s.v.drop(low, s.done)
+	s.gone += n
+	s.done -= n
+	s.cover.start -= n
+	s.cover.end -= n
 	for i := range s.finds {
-		s.finds[i].start -= low
-		s.finds[i].end -= low
+		s.finds[i].start -= n
+		s.finds[i].end -= n
+	}
+	s.next -= low
+	s.keys.shift(low)
+	if s.words != nil {
+		s.words.shift(low)
+	}
+	if s.lines != nil {
+		s.lines.start -= low
 	}
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // Writer redacts what is written to it, however it is split, and passes it on. It holds back what could
-// be the beginning of a secret, until it is known: at most the longest form of a learned one, or an open key
-// block of 64 KiB. It belongs to one goroutine.
+// be the beginning of a secret, until it is known; the package comment says what that is and how much. It
+// belongs to one goroutine.
 type Writer struct {
 	w   io.Writer
 	s   *stream
@@ -18,7 +18,10 @@ type Writer struct {
 const piece = 64 << 10
 
 // Writer returns a Writer that passes on to w. The caller must Close it.
-func (t *Table) Writer(w io.Writer) *Writer { return &Writer{w: w, s: &stream{t: t}} }
+func (t *Table) Writer(w io.Writer) *Writer { return &Writer{w: w, s: t.newStream()} }
+
+// Tell makes w call f for each find, in order, when it goes out. Offsets count from the first byte written.
+func (w *Writer) Tell(f func(Finding)) { w.s.tell = f }
 
 // Format keeps what is held out of fmt and log/slog.
 func (w *Writer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Writer") }
@@ -59,8 +62,7 @@ func (w *Writer) Count() int { return w.s.count }
 
 func (w *Writer) pass(p []byte, final bool) {
 	w.s.out = w.s.out[:0]
-	w.s.b = append(w.s.b, p...)
-	w.s.feed(final)
+	w.s.feed(p, final)
 	if len(w.s.out) == 0 {
 		return
 	}

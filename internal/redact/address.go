@@ -1,0 +1,143 @@
+package redact
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ipv4 finds addresses in the word b[i:j]. Versions have four parts too, see [versionLike].
+func ipv4(b []byte, i, j int, add func(span)) {
+	for p := i; p < j; p++ {
+		if classes[b[p]]&digit == 0 {
+			continue
+		}
+		if p == i || classes[b[p-1]]&(alnum_|dot|joint) == 0 {
+			if stop, a := quad(b[:j], p); stop > 0 && telling(a) && delimited(b, stop, j) && !versionLike(b, i, p, stop, a) {
+				add(span{p, stop, IPv4})
+			}
+		}
+		for p+1 < j && classes[b[p+1]]&(alnum_|dot|joint) != 0 {
+			p++
+		}
+	}
+}
+
+// quad reads four numbers up to 255 without leading zeros, joined by dots. It returns where they end, zero
+// for anything else.
+func quad(b []byte, p int) (stop int, a [4]byte) {
+	for n := range a {
+		from, v := p, 0
+		for p < len(b) && classes[b[p]]&digit != 0 && p-from < 3 {
+			v = v*10 + int(b[p]-'0')
+			p++
+		}
+		if p == from || v > 255 || b[from] == '0' && p-from > 1 || p < len(b) && classes[b[p]]&digit != 0 {
+			return 0, a
+		}
+		a[n] = byte(v)
+		if n < 3 {
+			if p == len(b) || b[p] != '.' {
+				return 0, a
+			}
+			p++
+		}
+	}
+	return p, a
+}
+
+// telling holds for an address that says something: loopback, the unspecified one and masks are the
+// same on every machine.
+func telling(a [4]byte) bool { return a[0] != 0 && a[0] != 127 && a[0] != 255 }
+
+// delimited holds when what follows at stop does not make a longer name of it: 1.2.3.4-5, 1.2.3.4rc.
+func delimited(b []byte, stop, j int) bool {
+	if stop >= j {
+		return true
+	}
+	if c := b[stop]; c == '-' {
+		return stop+8 <= j && bytes.Count(b[stop+1:runEnd(b[:j], stop+1, digit|dot)], []byte(".")) == 3 // a range
+	} else if c == '.' {
+		return stop+1 == j
+	} else {
+		return classes[c]&alnum_ == 0 && c != '_' && c != '+' && c != '~'
+	}
+}
+
+// networks are words before an address, versions such before a version.
+var (
+	networks = wordSet(`nameserver from to inet host hostname ip addr address server client peer via src dst source destination gateway gw route
+		listen listening bind bound connect connected connecting connection remote local upstream at on ping proxy dns node by for and`)
+	versions = wordSet("version ver v release build firmware driver revision appversion fileversion productversion")
+)
+
+// versionLike holds for what is rather a version: after the name of a product and a slash, after a word that
+// says so, or with small numbers where no word speaks of a network.
+func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
+	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 {
+		return stop >= len(b) || b[stop] != ':' && b[stop] != '/'
+	}
+	m := wordBefore(b, p)
+	if versions[string(m.text[:m.n])] || versions[string(m.part(m.parts-1))] {
+		return true
+	}
+	if a[0] >= 10 || slices.Max(a[:]) >= 100 {
+		return false
+	}
+	if networks[string(m.text[:m.n])] || stop < len(b) && (b[stop] == ':' || b[stop] == '/') {
+		return false
+	}
+	return p > 0 && classes[b[p-1]]&blank != 0 && m.n > 0
+}
+
+// wordBefore returns the word before p in its line, no more than three signs away.
+func wordBefore(b []byte, p int) name {
+	l := lineBefore(b, p)
+	n := len(l)
+	for n > 0 && len(l)-n < 4 && classes[l[n-1]]&alnum_ == 0 {
+		n--
+	}
+	from := n
+	for from > 0 && classes[l[from-1]]&(alnum_|joint) != 0 {
+		from--
+	}
+	return parse(l[from:n])
+}
+
+// maxIPv6 is the length of the longest text of an address (RFC 4291, section 2.2), and one.
+const maxIPv6 = 46
+
+// ipv6 finds an address that begins at i. Fingerprints, MAC addresses and times are pairs joined by
+// colons: an address has a group of three or more, or a gap.
+func ipv6(b []byte, i int, final bool) (end int, open bool) {
+	if i > 0 && (classes[b[i-1]]&(alnum_|joint|dot) != 0 || b[i-1] == ':') {
+		return 0, false
+	}
+	j := i
+	for j < len(b) && j-i < maxIPv6 && (hexDigit(b[j]) || b[j] == ':' || b[j] == '.') {
+		j++
+	}
+	if j == len(b) && !final {
+		return 0, true
+	}
+	if j < len(b) && classes[b[j]]&(alnum_|joint) != 0 {
+		return 0, false
+	}
+	text := strings.TrimRight(string(b[i:j]), ".")
+	if strings.HasSuffix(text, ":") && !strings.HasSuffix(text, "::") {
+		text = text[:len(text)-1]
+	}
+	gap := strings.Contains(text, "::")
+	if !gap && strings.Count(text, ":") < 6 || !strings.ContainsAny(text, "0123456789") {
+		return 0, false
+	}
+	if !gap && !slices.ContainsFunc(strings.Split(text, ":"), func(g string) bool { return len(g) > 2 }) {
+		return 0, false
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.IsLoopback() || a.IsUnspecified() || a.Unmap().Is4() && !telling(a.Unmap().As4()) {
+		return 0, false
+	}
+	return i + len(text), false
+}

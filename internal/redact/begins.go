@@ -1,0 +1,154 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// begins decides on a byte at which something of its own begins: a hash of a password at a dollar sign, a
+// file of credentials at a brace, an address at two colons. It returns how many bytes it took.
+func (f *finder) begins(b []byte, i int, final bool, add func(span)) (n int, open bool) {
+	var end int
+	var category Category
+	switch b[i] {
+	case '$':
+		end, open = hash(b, i, final)
+		category = PasswordHash
+	case '{':
+		end, open = credentials(b, i, final)
+		category = Credentials
+	case ':':
+		if i > 0 && (classes[b[i-1]]&word != 0 || b[i-1] == ':') {
+			return 0, false
+		}
+		if i+1 == len(b) {
+			return 0, !final
+		}
+		if b[i+1] != ':' {
+			return 0, false
+		}
+		end, open = ipv6(b, i, final)
+		category = IPv6
+	}
+	if open || end == 0 {
+		return 0, open
+	}
+	add(span{i, end, category})
+	if category == PasswordHash && end-i >= maxHash {
+		f.tail = category
+	}
+	return end - i, false
+}
+
+// maxHash bounds a hash in the form of crypt(5), in bytes.
+const maxHash = 512
+
+// schemes of crypt(5), of PHC strings (argon2, scrypt, pbkdf2) and of htpasswd.
+var hashes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "md5", "sha1", "apr1", "P", "H", "S", "scrypt", "yescrypt",
+	"argon2i", "argon2d", "argon2id", "pbkdf2", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256"}
+
+// hash finds $scheme$…, with salt and a hash of 13 characters at least behind the last dollar sign.
+func hash(b []byte, i int, final bool) (end int, open bool) {
+	j := i + 1
+	for j < len(b) && j-i < 16 && classes[b[j]]&(alnum_|joint) != 0 {
+		j++
+	}
+	if j == len(b) && !final {
+		return 0, true
+	}
+	if j == len(b) || b[j] != '$' || !slices.Contains(hashes, string(b[i+1:j])) {
+		return 0, false
+	}
+	for j < len(b) && j-i < maxHash && (classes[b[j]]&(alnum_|dot|slash|joint) != 0 || strings.IndexByte("$+=,", b[j]) >= 0) {
+		j++
+	}
+	if j == len(b) && !final {
+		return 0, true
+	}
+	text := bytes.TrimRight(b[i:j], ",")
+	if dollar := bytes.LastIndexByte(text, '$'); len(text)-dollar < 14 || len(text) < 20 {
+		return 0, false
+	}
+	return i + len(text), false
+}
+
+// maxObject bounds a file of credentials, in bytes.
+const maxObject = 8 << 10
+
+// fileKeys are those of Google's files of credentials; typed are the values of their type.
+var (
+	fileKeys = []string{"type", "project_id", "private_key_id", "private_key", "client_email", "client_id", "auth_uri", "token_uri",
+		"auth_provider_x509_cert_url", "client_x509_cert_url", "universe_domain", "client_secret", "refresh_token", "account", "quota_project_id"}
+	typed = []string{"service_account", "authorized_user", "external_account_authorized_user", "impersonated_service_account"}
+)
+
+// credentials finds a JSON object that is a file of credentials: it is flat, all of its values are strings,
+// its first key is one of such files, its type too, and it has a private key, a client secret or a refresh token.
+func credentials(b []byte, i int, final bool) (end int, open bool) {
+	limit := min(len(b), i+maxObject)
+	r := reader{b: b[:limit], at: i + 1}
+	kind, secret := false, false
+	for first := true; ; first = false {
+		key, ok := r.text()
+		if !ok || first && !slices.Contains(fileKeys, string(key)) || !r.sign(':') {
+			break
+		}
+		val, ok := r.text()
+		if !ok {
+			break
+		}
+		kind = kind || string(key) == "type" && slices.Contains(typed, string(val))
+		secret = secret || len(val) > 0 && slices.Contains([]string{"private_key", "client_secret", "refresh_token"}, string(key))
+		if r.sign('}') {
+			if kind && secret {
+				return r.at, false
+			}
+			return 0, false
+		}
+		if !r.sign(',') {
+			break
+		}
+	}
+	return 0, r.short && limit < i+maxObject && !final
+}
+
+// reader reads strings and signs of JSON. It is short when the bytes did not suffice.
+type reader struct {
+	b     []byte
+	at    int
+	short bool
+}
+
+func (r *reader) space() {
+	for r.at < len(r.b) && classes[r.b[r.at]]&gap != 0 {
+		r.at++
+	}
+	r.short = r.at == len(r.b)
+}
+
+func (r *reader) sign(c byte) bool {
+	if r.space(); r.short || r.b[r.at] != c {
+		return false
+	}
+	r.at++
+	return true
+}
+
+func (r *reader) text() ([]byte, bool) {
+	if !r.sign('"') {
+		return nil, false
+	}
+	from := r.at
+	for ; r.at < len(r.b); r.at++ {
+		switch r.b[r.at] {
+		case '\\':
+			r.at++
+		case '"':
+			r.at++
+			return r.b[from : r.at-1], true
+		}
+	}
+	r.at, r.short = min(r.at, len(r.b)), true
+	return nil, false
+}

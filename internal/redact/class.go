@@ -1,0 +1,156 @@
+package redact
+
+// class is what a byte can be part of. A word is a longest run of bytes of the classes in word; what
+// stands between two words decides how they belong together.
+type class uint16
+
+const (
+	digit  class = 1 << iota
+	upper        // A-Z
+	lower        // a-z
+	joint        // _ and -
+	dot          // .
+	slash        // /
+	sign         // + ~ %
+	blank        // space, tab
+	line         // line feed, carriage return
+	quote        // " ' `
+	stop         // ends a value that is not quoted: , ; < ) ] } and the backslash
+	ascend       // $ and {, at which something may begin
+	colon
+	oper // = | >
+)
+
+const (
+	letter = upper | lower
+	alnum_ = letter | digit
+	word   = alnum_ | joint | dot | slash | sign
+	gap    = blank | line
+)
+
+// classes is the one table behind every step of the scan.
+var classes = func() (t [256]class) {
+	for c := range 256 {
+		switch {
+		case c >= '0' && c <= '9':
+			t[c] = digit
+		case c >= 'A' && c <= 'Z':
+			t[c] = upper
+		case c >= 'a' && c <= 'z':
+			t[c] = lower
+		}
+	}
+	for _, set := range []struct {
+		bytes string
+		class class
+	}{
+		{"_-", joint}, {".", dot}, {"/", slash}, {"+~%", sign}, {" \t\v\f", blank}, {"\n\r", line}, {"\"'`", quote},
+		{",;<)]}\\", stop}, {"${", ascend}, {":", colon}, {"=|>", oper},
+	} {
+		for _, c := range []byte(set.bytes) {
+			t[c] = set.class
+		}
+	}
+	return t
+}()
+
+// runEnd returns where the bytes of the classes in set end that begin at i.
+func runEnd(b []byte, i int, set class) int {
+	for i < len(b) && classes[b[i]]&set != 0 {
+		i++
+	}
+	return i
+}
+
+// shape is what a text looks like, whatever it says.
+type shape struct {
+	n, digits, uppers, lowers, others int
+	turns                             int // from one kind of letters or digits to another
+	hex                               bool
+}
+
+// tally holds for each byte what it adds to a shape: one in the field of its kind, the kind, and whether it
+// is no hex digit.
+var tally = func() (t [256]uint64) {
+	for c := range 256 {
+		kind := uint64(3)
+		switch classes[c] {
+		case digit:
+			kind = 0
+		case upper:
+			kind = 1
+		case lower:
+			kind = 2
+		}
+		t[c] = 1<<(kind*fieldBits) | (kind+1)<<kindShift
+		if !hexDigit(byte(c)) {
+			t[c] |= 1 << hexShift
+		}
+	}
+	return t
+}()
+
+const (
+	fieldBits = 14 // four fields of counts
+	kindShift = 56 // three bits
+	hexShift  = 59
+	maxShape  = 8 << 10 // bytes that a shape takes into account; less than a field holds
+)
+
+// shapeOf counts without a branch for each byte: random text has no pattern that a processor could learn.
+func shapeOf(b []byte) shape {
+	b = b[:min(len(b), maxShape)]
+	var sum, odd, last uint64
+	turns := uint64(0)
+	for _, c := range b {
+		e := tally[c]
+		kind := e >> kindShift & 7
+		differs := (kind ^ last) & (kind>>2 - 1) // nothing for what is neither letter nor digit
+		turns += (differs + 7) >> 3
+		last ^= differs
+		odd |= e
+		sum += e & (1<<kindShift - 1)
+	}
+	field := func(n int) int { return int(sum >> (n * fieldBits) & (1<<fieldBits - 1)) }
+	return shape{n: len(b), digits: field(0), uppers: field(1), lowers: field(2), others: field(3), turns: int(turns), hex: odd>>hexShift&1 == 0}
+}
+
+func hexDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// random holds for what no one would write by hand: letters and digits, or letters of both cases, that
+// take turns. In random base62 they do so at six places of ten, in base36 at four, in names at one or two.
+func (s shape) random() bool {
+	switch {
+	case s.n < 8 || s.others > s.n/3 || s.humps():
+		return false
+	case s.uppers > 1 && s.lowers > 1:
+		return s.turns*3 >= s.n && (s.n >= 10 || s.digits > 0)
+	}
+	return s.turns*4 >= s.n && s.digits*12 >= s.n && s.digits < s.n-s.others
+}
+
+// humps holds for words in camel case: their lower letters stand together in threes and more, where in random
+// text of both cases they stand in ones and twos.
+func (s shape) humps() bool { return s.uppers > 0 && s.lowers > 0 && s.lowers*2 > s.turns*3 }
+
+// mixed holds for random text with letters of both cases and digits.
+func (s shape) mixed() bool { return s.random() && s.uppers > 1 && s.lowers > 1 && s.digits > 1 }
+
+// uuid holds for RFC 9562's form, of any letters and digits: some services use more than sixteen.
+func uuid(b []byte) bool {
+	if len(b) != 36 {
+		return false
+	}
+	for i, c := range b {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return false
+			}
+		} else if classes[c]&alnum_ == 0 {
+			return false
+		}
+	}
+	return true
+}

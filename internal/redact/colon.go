@@ -1,0 +1,170 @@
+package redact
+
+import (
+	"bytes"
+	"strings"
+)
+
+const (
+	maxAuthority = 1 << 10 // bytes of user, password, host and port of a URL
+	maxLogin     = 128     // bytes of a password before @tcp(
+	maxFields    = 512     // bytes of a line of .pgpass
+)
+
+// colon decides on a word with a colon behind it. It returns zero when it found nothing.
+func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(span)) (end int, open bool) {
+	rest := b[j:]
+	if len(rest) < 3 && !final && strings.HasPrefix("://", string(rest)) {
+		return 0, true
+	}
+	if len(rest) < 2 || classes[rest[1]]&(gap|quote) != 0 {
+		return 0, false
+	}
+	if bytes.HasPrefix(rest, []byte("://")) {
+		return f.url(b, i, j, final, add)
+	}
+	if string(b[i:j]) == "jdbc" {
+		return f.jdbc(b, i, j, final, add)
+	}
+	if j-i <= 4 && kinds&^(digit|letter) == 0 && shapeOf(b[i:j]).hex {
+		if end, open := ipv6(b, i, final); open || end > 0 {
+			if end > 0 {
+				add(span{i, end, IPv6})
+			}
+			return end, open
+		}
+	}
+	if rest[1] == ':' || rest[1] == '=' {
+		return 0, false
+	}
+	if end, open := telegram(b, i, j, kinds, final); open || end > 0 {
+		if end > 0 {
+			add(span{i, end, APIKey})
+		}
+		return end, open
+	}
+	if s, open := pgpass(b, i, j, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, Password})
+		}
+		return s.end, open
+	}
+	if s, open := dsn(b, i, j, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, Password})
+		}
+		return s.end, open
+	}
+	return 0, false
+}
+
+// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA.
+func telegram(b []byte, i, j int, kinds class, final bool) (end int, open bool) {
+	if kinds&^digit != 0 || j-i < 8 || j-i > 10 || j+1 < len(b) && b[j+1] != 'A' {
+		return 0, false
+	}
+	end = j + 1
+	for end < len(b) && end-j <= 36 && classes[b[end]]&(alnum_|joint) != 0 {
+		end++
+	}
+	if end == len(b) && !final {
+		return 0, true
+	}
+	if end-j != 36 || b[j+2] != 'A' {
+		return 0, false
+	}
+	return end, false
+}
+
+// settings finds a connection string of Azure: it begins with where, and goes on with a key.
+func settings(b []byte, i, j int, final bool) (end int, open bool) {
+	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" {
+		return 0, false
+	}
+	if end, open = urlEnd(b, j, maxAuthority, "", final); open {
+		return 0, true
+	}
+	for end < len(b) && b[end] == ';' && end-i < maxAuthority {
+		if end, open = urlEnd(b, end+1, maxAuthority, "", final); open {
+			return 0, true
+		}
+	}
+	text := b[i:end]
+	if bytes.Contains(text, []byte(";SharedAccessKey=")) || bytes.Contains(text, []byte(";Secret=")) || bytes.Contains(text, []byte(";AccessKey=")) {
+		return end, false
+	}
+	return 0, false
+}
+
+// dsn finds user:password@tcp(host), as Go's driver for MySQL wants it.
+func dsn(b []byte, i, j int, final bool) (extent, bool) {
+	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 && b[i-1] != '=' {
+		return extent{}, false
+	}
+	end := j + 1
+	for end < len(b) && end-j < maxLogin && classes[b[end]]&(gap|quote|slash) == 0 && b[end] != '@' {
+		end++
+	}
+	if end == len(b) {
+		return extent{}, !final
+	}
+	if b[end] != '@' || end == j+1 {
+		return extent{}, false
+	}
+	for _, net := range []string{"@tcp(", "@unix(", "@("} {
+		k := min(len(b)-end, len(net))
+		if string(b[end:end+k]) != net[:k] {
+			continue
+		}
+		if k < len(net) && !final {
+			return extent{}, true
+		}
+		if k == len(net) && !placeholder(b[j+1:end]) {
+			return extent{j + 1, end}, false
+		}
+	}
+	return extent{}, false
+}
+
+// pgpass finds the last field of host:port:database:user:password that is a line of its own.
+func pgpass(b []byte, i, j int, final bool) (extent, bool) {
+	if i > 0 && classes[b[i-1]]&line == 0 || b[j+1] != '*' && classes[b[j+1]]&digit == 0 {
+		return extent{}, false
+	}
+	field, at := 1, j+1
+	for k := j + 1; ; k++ {
+		if k-i > maxFields {
+			return extent{}, false
+		}
+		if k == len(b) && !final {
+			return extent{}, true
+		}
+		if k == len(b) || classes[b[k]]&gap != 0 {
+			if text := b[at:k]; field == 4 && len(text) >= 4 && !placeholder(text) {
+				return extent{at, k}, false
+			}
+			return extent{}, false
+		}
+		if b[k] == ':' && field < 4 {
+			if !pgField(field, b[at:k]) {
+				return extent{}, false
+			}
+			field, at = field+1, k+1
+		}
+	}
+}
+
+// pgField checks port, database and user.
+func pgField(n int, text []byte) bool {
+	if string(text) == "*" {
+		return true
+	}
+	s := shapeOf(text)
+	switch n {
+	case 1:
+		return s.n > 0 && s.n <= 5 && s.digits == s.n
+	case 2:
+		return s.n > 0 && s.lowers+s.uppers > 0
+	}
+	return s.n > 0 && classes[text[0]]&letter != 0 && s.others <= s.n/2
+}

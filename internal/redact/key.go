@@ -1,0 +1,216 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// ask is what a word wants to know of the value that follows it.
+type ask uint8
+
+const (
+	nothing     ask = iota
+	forSecret       // password=…: whatever it is
+	forToken        // token=…: what could be one
+	forKey          // key=…: what could be one and nothing else
+	forID           // client_id=… of a service: a random one
+	forScheme       // Bearer …: what could be a token, without any sign between
+	forArgument     // bindpw …, --password …: whatever follows
+	forLogin        // -u …: name:password
+	forAuth         // Authorization: …: a scheme, or a token
+)
+
+// endings are what the names of secrets end in, in lower case, without what joins their parts.
+var endings = map[string]ask{
+	"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
+	"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
+	"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
+	"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
+	"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
+	"sharedkey": forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken, "sessionkey": forToken,
+	"credential": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
+	"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
+	"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken, "seed": forToken,
+	"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey, "connectionstring": forKey,
+	"key": forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
+	"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
+	"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "requirepass": forArgument, "masterauth": forArgument,
+	"authorization": forAuth,
+}
+
+// ending is one of endings.
+type ending struct {
+	text string
+	ask  ask
+}
+
+// byTail sorts endings by their last three letters, the longest first, so that it wins.
+func byTail() map[uint32][]ending {
+	m := map[uint32][]ending{}
+	for e, a := range endings {
+		n := len(e)
+		k := three(e[n-3], e[n-2], e[n-1])
+		m[k] = append(m[k], ending{e, a})
+	}
+	for _, list := range m {
+		slices.SortFunc(list, func(a, b ending) int { return len(b.text) - len(a.text) })
+	}
+	return m
+}
+
+// before key or session stands what makes it no secret.
+var harmless = wordSet(`public pub bucket schema sequence foreign primary partition sort cache host idx hot row map dict object natural
+
+	routing group range index unique composite sharding shard registry translation i18n message label event config hash lookup
+	search column field property shortcut host known ssh api_name kms mon tur don hoc joc whis hot keyboard pass_key enter escape
+	shift control ctrl alt arrow metric tag topic dedup idempotency correlation request trace span resume`)
+
+func wordSet(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// types may stand between the name of a variable and its value; words may stand between a secret's
+// name and the secret.
+var between = wordSet("string str is was be equals const char text")
+
+// maxName bounds names of secrets, in bytes.
+const maxName = 80
+
+// tails tells by its last four bytes, or three, whether a word can end in one of endings.
+type tails struct{ four, three [1 << tailBits / 64]uint64 }
+
+const tailBits = 12
+
+// tailSlots hash the last four bytes, letters folded, and the last three.
+func tailSlots(b []byte) (four, three uint32) {
+	n := len(b)
+	v := uint32(b[n-1]) | uint32(b[n-2])<<8 | uint32(b[n-3])<<16
+	if n > 3 {
+		v |= uint32(b[n-4]) << 24
+	}
+	v |= 0x20202020
+	return v * 0x9E3779B1 >> (32 - tailBits), (v << 8) * 0x9E3779B1 >> (32 - tailBits)
+}
+
+func newTails() *tails {
+	t := &tails{}
+	add := func(e string) {
+		four, three := tailSlots([]byte(e))
+		if len(e) < 4 {
+			t.three[three/64] |= 1 << (three % 64)
+		} else {
+			t.four[four/64] |= 1 << (four % 64)
+		}
+	}
+	for e := range endings {
+		add(e)
+	}
+	for _, e := range []string{"pass", "pat", "_pw", "-pw"} {
+		add(e)
+	}
+	return t
+}
+
+func (t *tails) may(b []byte) bool {
+	if len(b) < 3 {
+		return false
+	}
+	four, three := tailSlots(b)
+	return (t.four[four/64]>>(four%64)|t.three[three/64]>>(three%64))&1 != 0
+}
+
+// bundler begins the names of Bundler's credentials for gem servers.
+var bundler = []byte("BUNDLE_")
+
+// asks returns what the word in b wants of the next value.
+func (t *tables) asks(b []byte) ask {
+	n := len(b)
+	for n > 0 && classes[b[n-1]]&(digit|joint|dot) != 0 { // token2, password_1
+		n--
+	}
+	b = b[:n]
+	if n < 2 || n > maxName {
+		return nothing
+	}
+	if b[0] == '-' && n == 2 {
+		return flags[b[1]]
+	}
+	if !t.tails.may(b) && !idEnding(b) && b[0] != '-' && !(b[0] == 'B' && bytes.HasPrefix(b, bundler)) {
+		return nothing
+	}
+	if bytes.IndexByte(b, '/') >= 0 { // a closing tag, a path
+		return nothing
+	}
+	return t.named(b)
+}
+
+// idEnding holds for a name whose last part is id.
+func idEnding(b []byte) bool {
+	n := len(b)
+	return n > 3 && b[n-1]|0x20 == 'd' && b[n-2]|0x20 == 'i' && (b[n-2] == 'I' || classes[b[n-3]]&joint != 0)
+}
+
+// flags are options of one letter. What -p takes depends on the command, see [question.argument].
+var flags = map[byte]ask{'u': forLogin, 'p': forArgument}
+
+func (t *tables) named(b []byte) ask {
+	m := parse(b)
+	if b[0] == '-' && (m.is("user") || m.is("proxyuser")) {
+		return forLogin
+	}
+	if m.n < 3 {
+		return nothing
+	}
+	for _, e := range t.endings[three(m.text[m.n-3], m.text[m.n-2], m.text[m.n-1])] {
+		if !bytes.HasSuffix(m.text[:m.n], []byte(e.text)) {
+			continue
+		}
+		if a := m.qualify(e.ask, len(e.text)); a != nothing || len(e.text) == m.n {
+			return a
+		}
+	}
+	last := string(m.part(m.parts - 1))
+	switch {
+	case bytes.HasPrefix(b, bundler):
+		return forToken
+	case last == "pass", last == "pw":
+		return forSecret
+	case last == "pat":
+		return forKey
+	case last == "id" && t.service(&m):
+		return forID
+	}
+	return nothing
+}
+
+// qualify looks at what stands before the ending of n bytes.
+func (m *name) qualify(a ask, n int) ask {
+	rest, ending := m.text[:m.n-n], string(m.text[m.n-n:m.n])
+	whole := m.begins(len(rest))
+	switch {
+	case ending == "key" && apiKey(rest):
+		return forToken
+	case (ending == "key" || ending == "session") && len(rest) > 0 && (harmless[string(rest)] || harmless[string(m.before(len(rest)))]):
+		return nothing
+	case len(ending) <= 4 && !whole && ending != "pwd": // monkey, author, aside
+		return nothing
+	case a >= forScheme && !whole || a == forScheme && len(rest) > 0:
+		return nothing
+	}
+	return a
+}
+
+// apiKey holds for what makes a key one to get in with: these need not be split off by anything.
+func apiKey(rest []byte) bool {
+	for _, s := range []string{"api", "token", "secret", "access", "private", "auth"} {
+		if bytes.HasSuffix(rest, []byte(s)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,113 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+)
+
+// tokenLike holds for what could be a token of n bytes at least: no words, no path, no number that is short.
+func tokenLike(val []byte, n int) bool {
+	if val = bytes.TrimRight(val, "="); len(val) < n || bytes.IndexByte(val, ' ') >= 0 {
+		return false
+	}
+	s := shapeOf(val)
+	switch i := bytes.IndexByte(val, ':'); {
+	case s.digits+s.others == s.n:
+		return s.others == 0 && (s.digits >= 15 || s.digits >= 12 && n <= 8)
+	case i >= 0:
+		return parts(val, i)
+	case s.digits == 0:
+		return s.random() || s.n >= 16 && s.uppers*3 >= s.n && s.lowers > 1 && s.others == 0 || s.n >= 32 && s.turns > 8 && s.others*8 <= s.n && !s.humps()
+	case s.uppers == 0 && s.lowers < 3 && s.n < 12:
+		return false
+	}
+	return s.turns*6 >= s.n || s.n >= 20 || s.digits > 2
+}
+
+// parts decides on two texts joined by a colon. After a number stands the key of a Telegram bot: 35
+// characters that begin with A.
+func parts(val []byte, i int) bool {
+	left, right := val[:i], val[i+1:]
+	if s := shapeOf(left); s.digits == s.n {
+		return s.n >= 5 && len(right) == 35 && (right[0] == 'A' || shapeOf(right).mixed())
+	}
+	l, r := shapeOf(left), shapeOf(right)
+	hex := l.hex && r.hex && l.n >= 8 && r.n >= 8
+	return hex || l.n >= 6 && r.n >= 8 && r.random() && (l.random() || l.n >= 20 || r.n >= 20)
+}
+
+// credential holds for what may follow Bearer or Basic.
+func credential(val []byte) bool {
+	s := shapeOf(bytes.TrimRight(val, "="))
+	return s.n >= 12 && s.digits > 0 && s.turns*6 >= s.n || s.n >= 16 && s.random()
+}
+
+// webhook holds for a URL in whose path stands a long random part.
+func webhook(val []byte) bool {
+	return slices.ContainsFunc(bytes.Split(val, []byte("/")), func(p []byte) bool {
+		s := shapeOf(p)
+		return s.n >= 24 && s.random() && bytes.IndexByte(p, '.') < 0
+	})
+}
+
+// placeholder holds for what stands where a secret would.
+func placeholder(val []byte) bool {
+	if len(val) <= 10 {
+		m := parse(val)
+		if nobody[string(m.text[:m.n])] {
+			return true
+		}
+	}
+	switch val[0] {
+	case '<', '[':
+		return val[0] == '<' || bytes.HasPrefix(val, []byte(mark))
+	case '$', '%', '@':
+		if variable(val) || len(val) > 1 && (val[1] == '(' || val[1] == '{') {
+			return true
+		}
+	case '{':
+		if len(val) > 1 && (val[1] == '{' || val[1] == '%') || val[len(val)-1] == '}' && shapeOf(val).digits == 0 {
+			return true
+		}
+	}
+	if i := bytes.IndexByte(val, '{'); i >= 0 && i+1 < len(val) && (val[i+1] == '{' || i > 0 && val[i-1] == '$') {
+		return true
+	}
+	return uniform(val) || spoken(val)
+}
+
+// spoken holds for words that say that here would stand a secret.
+func spoken(val []byte) bool {
+	switch val[0] | 0x20 {
+	case 'y', 'e', 'p', 'o', 'r':
+		m := parse(val[:min(len(val), 24)])
+		for _, s := range []string{"your", "example", "placeholder", "redacted", "processenv", "osenviron"} {
+			if bytes.HasPrefix(m.text[:m.n], []byte(s)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var nobody = wordSet(`null none nil true false undefined yes no password passwd token secret string changeme xxx yyy prompt required optional
+
+	default empty enabled disabled redacted hidden masked`)
+
+// variable holds for $NAME, $1, $NAME/file, %NAME% and @NAME@.
+func variable(val []byte) bool {
+	if len(val) < 2 || val[0] != '$' && val[0] != '%' && val[0] != '@' {
+		return false
+	}
+	if i := runEnd(val, 1, alnum_|joint); val[0] == '$' && i > 1 && i < len(val) && val[i] == '/' && classes[val[1]]&letter != 0 {
+		return true // $DIR/file
+	}
+	s := shapeOf(val[1:])
+	return s.digits == 0 && s.others <= bytes.Count(val[1:], []byte("_"))+1 || val[0] == '$' && s.digits > 0 && s.lowers+s.uppers == 0 ||
+		val[0] == '$' && s.digits == 0 && bytes.Contains(val, []byte(":$"))
+}
+
+// uniform holds for one character again and again.
+func uniform(val []byte) bool {
+	return len(bytes.Trim(val, string(val[0]))) == 0
+}

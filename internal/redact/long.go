@@ -1,0 +1,231 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+)
+
+// long decides on a word of ten bytes or more: tokens by what they begin with, tokens by their form,
+// encoded text. It returns zero when it found nothing.
+func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
+	if end, open := f.known(b, i, j, kinds, final, add); open || end > 0 {
+		return end, open
+	}
+	if kinds&digit == 0 && j-i < 24 {
+		return 0, false
+	}
+	if kinds&dot != 0 && discord(b[i:j]) {
+		add(span{i, j, APIKey})
+		return j, false
+	}
+	if end := f.jwt(b, i, j, kinds, add); end > 0 {
+		return end, false
+	}
+	if j-i < 16 {
+		return 0, false
+	}
+	if end, open := f.layer(b, i, j, kinds, final, add); open || end > 0 {
+		return end, open
+	}
+	if s, category := f.strong(b, i, j, kinds); s.end > 0 {
+		end := s.end
+		for end < len(b) && b[end] == '=' && end-s.end < 2 {
+			end++
+		}
+		if end == len(b) && !final {
+			return 0, true
+		}
+		add(span{s.start, end, category})
+		return max(j, end), false
+	}
+	return 0, false
+}
+
+// known finds tokens by what they begin with: at the beginning of the word, after what joins its
+// parts, and, where that is long enough to be no accident, anywhere.
+func (f *finder) known(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
+	if kinds&(digit|upper|joint) == 0 {
+		return 0, false
+	}
+	k := three(b[i], b[i+1], b[i+2]) << 8
+	fresh := true
+	stop := j - 9
+	if kinds&^alnum_ == 0 { // no prefix that could stand within has nothing but letters and digits
+		stop = i + 1
+	}
+	for p, tries := i, 0; p < stop && tries < maxTries; p++ {
+		k = k>>8 | uint32(b[p+3]|0x20)<<24
+		was := fresh
+		fresh = classes[b[p]]&slash != 0
+		if was && !f.t.fours.has(k) && !f.t.starts.has(k<<8>>8) || !was && !f.t.inner.has(k) {
+			continue
+		}
+		end, category, read, open := f.t.token(b, i, p, final)
+		if open {
+			return 0, true
+		}
+		if end == 0 && read > 64 {
+			tries++
+		}
+		if end > 0 {
+			end = goesOn(b, end, j)
+			add(span{p, end, category})
+			if end-p >= maxValue {
+				f.tail = category
+			}
+			return end, false
+		}
+	}
+	return f.twilio(b, i, j, add), false
+}
+
+// goesOn returns where a token ends that is longer than its kind, up to the end of the word.
+func goesOn(b []byte, end, j int) int {
+	for end+1 < j && classes[b[end]]&(joint|dot) != 0 && classes[b[end+1]]&alnum_ != 0 {
+		end = runEnd(b[:j], end+1, alnum_|joint)
+	}
+	return end
+}
+
+// twilio finds account and key ids: two letters and 32 of hex.
+func (f *finder) twilio(b []byte, i, j int, add func(span)) int {
+	if j-i != 34 || b[i] != 'A' && b[i] != 'S' || b[i+1] != 'C' && b[i+1] != 'K' {
+		return 0
+	}
+	if s := shapeOf(b[i+2 : j]); s.n == s.digits+s.lowers && (s.hex || uniform(b[i+2:j])) {
+		add(span{i, j, APIKey})
+		return j
+	}
+	return 0
+}
+
+// discord holds for the token of a Discord bot: the base64 of its number, a time, a code.
+func discord(w []byte) bool {
+	if len(w) < 55 || len(w) > 80 || w[0] < 'M' || w[0] > 'O' {
+		return false
+	}
+	p := bytes.Split(w, []byte("."))
+	if len(p) != 3 || len(p[0]) < 22 || len(p[0]) > 28 || len(p[1]) != 6 || len(p[2]) < 27 || len(p[2]) > 40 {
+		return false
+	}
+	return shapeOf(p[0]).mixed()
+}
+
+// jwt finds JSON web tokens (RFC 7519): parts of base64url joined by dots, of which the first is a JSON object.
+func (f *finder) jwt(b []byte, i, j int, kinds class, add func(span)) int {
+	if kinds&dot == 0 || kinds&upper == 0 {
+		return 0
+	}
+	at := bytes.Index(b[i:j], []byte("eyJ"))
+	if at < 0 || at > 0 && classes[b[i+at-1]]&alnum_ != 0 {
+		return 0
+	}
+	head, rest, dotted := bytes.Cut(b[i+at:j], []byte("."))
+	if !dotted || len(rest) < 8 || !object(head) {
+		return 0
+	}
+	add(span{i + at, j, JWT})
+	if j-i >= maxWord {
+		f.tail = JWT
+	}
+	return j
+}
+
+// object holds when text is base64url of a JSON object, or of the beginning of one.
+func object(text []byte) bool {
+	raw, _ := base64.RawURLEncoding.DecodeString(string(bytes.TrimRight(text, "=")))
+	if json.Valid(raw) {
+		return true
+	}
+	return bytes.HasPrefix(raw, []byte(`{"`)) && printable(raw)
+}
+
+// printable holds for text: nothing but printable ASCII and white space, or UTF-8 of which most is that.
+func printable(raw []byte) bool {
+	odd := 0
+	for _, c := range raw {
+		if c < ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0x1b && c != 0 {
+			return false
+		}
+		if c >= 0x7f {
+			odd++
+		}
+	}
+	return odd*10 <= len(raw)
+}
+
+// strong decides on a word that looks random, by what stands before it: the name of a service, a name that
+// says nothing, or nothing.
+func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
+	if kinds&digit == 0 {
+		return extent{}, ""
+	}
+	for b[j-1] == '.' {
+		j--
+	}
+	w := b[i:j]
+	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
+	if named == nil && len(w) < 31 {
+		return extent{}, ""
+	}
+	s := shapeOf(w)
+	switch {
+	case s.n == 66 && !s.hex && w[0] == '0' && w[1] == 'x' && shapeOf(w[2:]).hex: // a key of secp256k1
+		return extent{i, j}, Token
+	case s.hex && s.n >= 24 || s.n >= 16 && s.random() || uuid(w):
+	default:
+		return extent{}, ""
+	}
+	if t := tailOf(w); t >= 28 && !s.hex && s.mixed() && joined(w, t) {
+		return extent{i, j}, APIKey
+	}
+	if named == nil {
+		return extent{}, ""
+	}
+	m := parse(named)
+	if !signed && !f.t.services[string(m.text[:m.n])] || m.harmless() {
+		return extent{}, ""
+	}
+	if f.t.service(&m) || !s.hex && f.alone(b, &m) && plainToken(w) && bytes.IndexByte(w, '/') < 0 || s.mixed() && !s.hex && s.n >= 32 && plainToken(w) {
+		return extent{i, j}, Token
+	}
+	return extent{}, ""
+}
+
+// alone holds for a quoted value after a single word in lower case with which its line begins.
+func (f *finder) alone(b []byte, m *name) bool {
+	if f.sep.opened == 0 || f.sep.n != 2 || f.sep.operator || m.parts != 1 || m.n < 3 || m.n != f.last.end-f.last.start {
+		return false
+	}
+	return len(bytes.TrimSpace(lineBefore(b, f.last.start))) == 0
+}
+
+// named returns the word that names the one at i: in the same line and close.
+func (f *finder) named(b []byte, i int) []byte {
+	if n := f.last.end - f.last.start; n <= 0 || n > maxName || f.last.end > i || i-f.last.end > maxName || f.sep.n > 8 || f.sep.lines > 0 {
+		return nil
+	}
+	return f.last.name(b)
+}
+
+// plainToken holds for one piece of base64, or of base64url with few joints; paths and versions are not.
+func plainToken(w []byte) bool {
+	s := shapeOf(w)
+	return s.others*8 <= s.n && !bytes.ContainsAny(w, ".%") && w[0] != '/' && !bytes.Contains(w, []byte("//"))
+}
+
+// tailOf returns the length of the last part of a word.
+func tailOf(w []byte) int { return len(w) - 1 - bytes.LastIndexAny(w, "_-./+~%") }
+
+// joined holds for a short name in lower case, a joint and a random tail of t bytes.
+func joined(w []byte, t int) bool {
+	head := w[:len(w)-t]
+	if len(head) < 3 || len(head) > 24 || head[len(head)-1] != '_' && head[len(head)-1] != '-' {
+		return false
+	}
+	s := shapeOf(head)
+	tail := shapeOf(w[len(w)-t:])
+	return s.uppers == 0 && s.digits < 3 && tail.mixed() && tail.digits > 2 && !strings.HasPrefix(string(head), "sha") && !strings.HasPrefix(string(head), "md5")
+}

@@ -1,0 +1,115 @@
+package redact
+
+// name is one in lower case without what joins its parts: words between joints, humps of camel case.
+type name struct {
+	text  [maxName]byte
+	n     int
+	ends  [maxParts]uint8
+	parts int
+}
+
+const maxParts = 12
+
+// parse reads the name b; of one that is too long, its last bytes.
+func parse(b []byte) (m name) {
+	b = b[max(0, len(b)-maxName):]
+	from := 0
+	end := func() {
+		if m.n > from && m.parts < maxParts {
+			m.ends[m.parts] = uint8(m.n)
+			m.parts++
+			from = m.n
+		}
+	}
+	for i, c := range b {
+		k := classes[c]
+		switch {
+		case k&alnum_ == 0:
+			end()
+			continue
+		case i > 0 && k&upper != 0 && classes[b[i-1]]&upper == 0:
+			end()
+		case i > 0 && k&upper != 0 && i+1 < len(b) && classes[b[i+1]]&lower != 0: // APIToken
+			end()
+		}
+		m.text[m.n] = c | 0x20
+		m.n++
+	}
+	end()
+	if m.parts == maxParts {
+		m.ends[maxParts-1] = uint8(m.n)
+	}
+	return m
+}
+
+func (m *name) is(s string) bool { return string(m.text[:m.n]) == s }
+
+func (m *name) start(i int) int {
+	if i <= 0 {
+		return 0
+	}
+	return int(m.ends[i-1])
+}
+
+// part returns the i-th part, nothing for none.
+func (m *name) part(i int) []byte {
+	if i < 0 || i >= m.parts {
+		return nil
+	}
+	return m.text[m.start(i):m.ends[i]]
+}
+
+// begins holds when a part begins at i.
+func (m *name) begins(i int) bool {
+	for p := range m.parts {
+		if m.start(p) == i {
+			return true
+		}
+	}
+	return false
+}
+
+// before returns the part that ends at i.
+func (m *name) before(i int) []byte {
+	for p := range m.parts {
+		if int(m.ends[p]) == i {
+			return m.part(p)
+		}
+	}
+	return nil
+}
+
+// service holds when up to three parts together are the name of a service.
+func (t *tables) service(m *name) bool {
+	for i := range m.parts {
+		for j := i; j < m.parts && j < i+3; j++ {
+			if t.services[string(m.text[m.start(i):m.ends[j]])] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// digests are parts of names of what is random and no secret.
+var digests = wordSet(`sum sums sha sha1 sha224 sha256 sha384 sha512 md5 h1 hash hashes digest digests checksum chksum integrity etag rev revision srcrev
+
+	commit version ver build fingerprint thumbprint id ids uuid guid uid accessor public pub pubkey origin chars alphabet nonce trace span request
+	crc blake2 image layer tree blob object parent index block tx transaction path file dir url uri href src name label title ref branch tag
+	cert certificate csr signature sig modulus serial address etags cid nar sri`)
+
+// harmless holds when a part of the name says that its value is a digest or an identifier.
+func (m *name) harmless() bool {
+	for p := range m.parts {
+		if digests[string(m.part(p))] {
+			return true
+		}
+	}
+	return false
+}
+
+// flat is b in lower case without what joins its parts.
+func flat(b []byte) string {
+	m := parse(b)
+	return string(m.text[:m.n])
+}

@@ -1,0 +1,112 @@
+package redact
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGive: only what a grant allows comes back, and it is said what did.
+func TestGive(t *testing.T) {
+	table := ruled(t).NewTable()
+	table.Learn("LEASE", "a-leased-value")
+	out, found := table.Find("from 10.1.2.3 host 10.1.2.3 fe80::12 https://acme.my.salesforce.com password=hunter2hunter a-leased-value [REDACTED_X_1]")
+	if len(found) != 6 {
+		t.Fatalf("%d found in %q", len(found), out)
+	}
+	const (
+		none   = "from [REDACTED_IPV4_1] host [REDACTED_IPV4_1] [REDACTED_IPV6_1] [REDACTED_HOST_1] password=[REDACTED_PASSWORD_1] [REDACTED_LEASE_1] [REDACTED_X_1]"
+		pseudo = "from 10.1.2.3 host 10.1.2.3 fe80::12 https://acme.my.salesforce.com password=[REDACTED_PASSWORD_1] [REDACTED_LEASE_1] [REDACTED_X_1]"
+	)
+	for _, c := range []struct {
+		grant Grant
+		want  string
+		given []Category
+	}{
+		{Grant{}, none, nil},
+		{Grant{Pseudonyms: true}, pseudo, []Category{IPv4, IPv6, Host}},
+		{Grant{Secrets: []Category{Password}}, strings.ReplaceAll(none, "[REDACTED_PASSWORD_1]", "hunter2hunter"), []Category{Password}},
+		{Grant{Secrets: []Category{IPv4, Token}}, none, nil}, // pseudonyms are not asked for as secrets
+		{Grant{Secrets: []Category{"LEASE"}}, strings.ReplaceAll(none, "[REDACTED_LEASE_1]", "a-leased-value"), []Category{"LEASE"}},
+	} {
+		got, given := table.Give(out, c.grant)
+		if got != c.want || !slices.Equal(given, c.given) {
+			t.Errorf("%+v gives %v\n got %s\nwant %s", c.grant, given, got, c.want)
+		}
+	}
+}
+
+// TestForeignTokens: what another session's token stands for is nowhere in this one; at most it names a
+// text of this session.
+func TestForeignTokens(t *testing.T) {
+	rules := ruled(t)
+	mine, other := rules.NewTable(), rules.NewTable()
+	all := Grant{Pseudonyms: true, Secrets: Categories()}
+	theirs, _ := other.Text("password=first-secret1 password=second-secret2 from 10.9.8.7")
+	if got, given := mine.Give(theirs, all); got != theirs || given != nil {
+		t.Errorf("an empty table gives %v: %s", given, got)
+	}
+	mine.Text("password=my-own-secret3")
+	got, _ := mine.Give(theirs, all)
+	if strings.Contains(got, "first-secret1") || strings.Contains(got, "second-secret2") || strings.Contains(got, "10.9.8.7") {
+		t.Errorf("another session's secret came back: %s", got)
+	}
+	if !strings.Contains(got, "[REDACTED_PASSWORD_2]") {
+		t.Errorf("a number this session never gave out became something: %s", got)
+	}
+}
+
+// TestFullNeverRestores: what is found beyond the bound is hidden, and nobody gets it back.
+func TestFullNeverRestores(t *testing.T) {
+	table := ruled(t).NewTable()
+	for i := range MaxEntries {
+		table.token("FILL", []byte{byte(i), byte(i >> 8), 'x'})
+	}
+	out, n := table.Text("password=hunter2hunter from 10.1.2.3")
+	if want := "password=[REDACTED_PASSWORD_X] from [REDACTED_IPV4_X]"; out != want || n != 2 {
+		t.Errorf("%d: %s", n, out)
+	}
+	if got, given := table.Give(out, Grant{Pseudonyms: true, Secrets: Categories()}); got != out || given != nil {
+		t.Errorf("gives %v: %s", given, got)
+	}
+}
+
+func TestPseudonymsIn(t *testing.T) {
+	for _, in := range []string{"host", "address", "url", "path"} {
+		if !PseudonymsIn(in) {
+			t.Errorf("not in %s", in)
+		}
+	}
+	for _, in := range []string{"", "string", "text", "message", "option", "Host"} {
+		if PseudonymsIn(in) {
+			t.Errorf("in %s", in)
+		}
+	}
+}
+
+// FuzzRestore: whatever comes, what goes out comes back the same, with rules of every kind.
+func FuzzRestore(f *testing.F) {
+	rules, err := Compile(Config{Patterns: []Pattern{{Category: "TICKET", Regexp: `T-\d+`}, {Category: "LINE", Regexp: `secret line (.*)`}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range []string{"", "[REDACTED_", "[REDACTED__PASSWORD_1] password=x1y2z3w4", "T-1[REDACTED_T-2_1]", "\xff\x00\x1b[3\x00", "p\x00a\x00s\x00s\x00w\x00o\x00r\x00d\x00=\x00h\x00u\x00n\x00t\x00e\x00r\x002\x00",
+		"secret line [REDACTED_X_1]\r\n", "[REDACTED\x1b[0m_IPV4_1] 10.1.2.3", strings.Repeat("[REDACTED_", 20)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		table := rules.NewTable()
+		table.Learn("K", "TED_")
+		out, found := table.Find(in)
+		if back := table.Restore(out); back != in {
+			t.Fatalf("in %q\nout %q\nback %q", in, out, back)
+		}
+		last := 0
+		for _, f := range found {
+			if f.Start < last || f.End <= f.Start || f.End > len(in) {
+				t.Fatalf("%q: findings %v", in, found)
+			}
+			last = f.End
+		}
+	})
+}

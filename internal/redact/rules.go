@@ -1,0 +1,239 @@
+package redact
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Config says what is found beyond what is learned. The zero one finds all that is built in.
+type Config struct {
+	Patterns []Pattern  // what else is secret
+	Allow    []Allow    // what is not, though it looks like it
+	Without  []Category // built-in categories that are left alone
+}
+
+// Pattern is a regular expression (Go's syntax) for something that is secret here. It is matched against
+// single lines, or the first 4 KiB of one; what its first group matches is hidden, or all of it when it has
+// none. A stream is held from the literal the expression begins with to the end of the line, or from the
+// beginning of the line if it begins with none.
+type Pattern struct {
+	Category Category
+	Regexp   string
+	Hides    []string // examples in which something must be found, checked at load
+	Leaves   []string // examples in which nothing may be found
+}
+
+// Allow lets finds pass whose whole text the regular expression matches. It has no power over what was
+// learned.
+type Allow struct {
+	Category Category // of the finds; empty for any
+	Regexp   string
+	Passes   []string // examples that must pass, checked at load
+}
+
+// Rules are a checked Config. They are immutable and serve any number of tables.
+type Rules struct {
+	patterns []compiled
+	allow    []allowed
+	without  map[Category]bool
+}
+
+type compiled struct {
+	category Category
+	re       *regexp.Regexp
+	literal  []byte // every match begins with it
+}
+
+type allowed struct {
+	category Category
+	re       *regexp.Regexp
+}
+
+const (
+	maxPatterns = 256
+	maxPattern  = 4 << 10 // bytes of a regular expression
+)
+
+// Compile checks c.
+func Compile(c Config) (*Rules, error) {
+	if len(c.Patterns) > maxPatterns || len(c.Allow) > maxPatterns {
+		return nil, invalid(fmt.Sprintf("more than %d patterns", maxPatterns), "join some of them with |")
+	}
+	r := &Rules{without: map[Category]bool{}}
+	for _, w := range c.Without {
+		if !slices.Contains(Categories(), w) {
+			return nil, invalid(fmt.Sprintf("category %q is not built in", w), "the built-in ones are "+strings.Join(Categories(), ", "))
+		}
+		r.without[w] = true
+	}
+	for i, p := range c.Patterns {
+		k, err := p.compile(i + 1)
+		if err != nil {
+			return nil, err
+		}
+		r.patterns = append(r.patterns, k)
+	}
+	for i, a := range c.Allow {
+		k, err := a.compile(i + 1)
+		if err != nil {
+			return nil, err
+		}
+		r.allow = append(r.allow, k)
+	}
+	return r, nil
+}
+
+func invalid(message, hint string) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
+}
+
+func (p Pattern) compile(n int) (compiled, error) {
+	what := fmt.Sprintf("pattern %d (%s)", n, p.Category)
+	if p.Category == "" || clean(p.Category) != p.Category {
+		return compiled{}, invalid(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+	}
+	re, err := expression(what, p.Regexp)
+	if err != nil {
+		return compiled{}, err
+	}
+	if re.MatchString("") {
+		return compiled{}, invalid(what+" matches the empty text", "let it want one character at least")
+	}
+	literal, _ := re.LiteralPrefix()
+	k := compiled{p.Category, re, []byte(literal)}
+	for _, e := range p.Hides {
+		if len(k.find([]byte(e))) == 0 {
+			return compiled{}, invalid(fmt.Sprintf("%s finds nothing in its example %q", what, e), "change the expression or the example in hides")
+		}
+	}
+	for _, e := range p.Leaves {
+		if len(k.find([]byte(e))) > 0 {
+			return compiled{}, invalid(fmt.Sprintf("%s finds something in %q", what, e), "change the expression or the example in leaves")
+		}
+	}
+	return k, nil
+}
+
+func (a Allow) compile(n int) (allowed, error) {
+	what := fmt.Sprintf("allowance %d", n)
+	if a.Category != "" && clean(a.Category) != a.Category {
+		return allowed{}, invalid(fmt.Sprintf("%s has the category %q", what, a.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+	}
+	if _, err := expression(what, a.Regexp); err != nil {
+		return allowed{}, err
+	}
+	re, err := expression(what, `^(?:`+a.Regexp+`)$`)
+	if err != nil {
+		return allowed{}, err
+	}
+	for _, e := range a.Passes {
+		if !re.MatchString(e) {
+			return allowed{}, invalid(fmt.Sprintf("%s does not match its example %q as a whole", what, e), "change the expression or the example in passes")
+		}
+	}
+	return allowed{a.Category, re}, nil
+}
+
+func expression(what, text string) (*regexp.Regexp, error) {
+	if text == "" || len(text) > maxPattern {
+		return nil, invalid(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)), "between 1 and 4096 are possible")
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " is no regular expression", Hint: "the syntax is Go's, https://pkg.go.dev/regexp/syntax", Err: err}
+	}
+	return re, nil
+}
+
+// find returns what the pattern hides of one line.
+func (k compiled) find(line []byte) []span {
+	if len(k.literal) > 0 && !bytes.Contains(line, k.literal) {
+		return nil
+	}
+	var found []span
+	for _, m := range k.re.FindAllSubmatchIndex(line, -1) {
+		if len(m) > 2 && m[2] >= 0 {
+			m = m[2:]
+		}
+		if m[1] > m[0] {
+			found = append(found, span{m[0], m[1], k.category})
+		}
+	}
+	return found
+}
+
+// passes holds for a find that is left alone.
+func (r *Rules) passes(category string, text []byte) bool {
+	if r.without[category] {
+		return true
+	}
+	for _, a := range r.allow {
+		if (a.category == "" || a.category == category) && a.re.Match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// NewTable returns an empty table that finds what r says.
+func (r *Rules) NewTable() *Table {
+	t := NewTable()
+	t.rules = r
+	return t
+}
+
+// lines finds custom patterns, line by line.
+type lines struct {
+	rules *Rules
+	start int // of the line that is not over
+}
+
+const maxLine = 4 << 10 // bytes of a line that patterns see at once
+
+// scan looks on and calls add for each find. It returns the first place that is not decided.
+func (l *lines) scan(b []byte, final bool, add func(span)) int {
+	for {
+		n := bytes.IndexByte(b[l.start:min(len(b), l.start+maxLine)], '\n')
+		switch {
+		case n >= 0:
+			n++
+		case len(b)-l.start >= maxLine:
+			n = maxLine
+		case !final:
+			return l.hold(b)
+		default:
+			n = len(b) - l.start
+		}
+		line := b[l.start : l.start+n]
+		for _, p := range l.rules.patterns {
+			for _, s := range p.find(bytes.TrimRight(line, "\r\n")) {
+				add(span{l.start + s.start, l.start + s.end, s.category})
+			}
+		}
+		if l.start += n; n == 0 || l.start == len(b) {
+			return l.start
+		}
+	}
+}
+
+// hold returns the first place of the open line at which a match may begin.
+func (l *lines) hold(b []byte) int {
+	open := b[l.start:]
+	from := len(open)
+	for _, p := range l.rules.patterns {
+		if len(p.literal) == 0 {
+			return l.start
+		}
+		if i := bytes.Index(open, p.literal); i >= 0 {
+			from = min(from, i)
+		} else {
+			from = min(from, len(open)-overlap(open, string(p.literal), false))
+		}
+	}
+	return l.start + from
+}

@@ -1,0 +1,103 @@
+package redact
+
+// separator is what stood between the last word and here.
+type separator struct {
+	n                 uint16 // bytes
+	lines, eq, colons uint8
+	element, pipe     bool // > and |
+	comma             bool
+	quoted            bool // a quote closed the word
+	space             bool
+	valued            bool // the word value stood there: - name: NAME, value: …
+	opened            byte // the quote that opened the value
+	escaped           bool // it had a backslash before it
+	bracket, operator bool
+}
+
+// note keeps what any word may want to know of what stands before it.
+func (s *separator) note(k class) {
+	if s.n < 1<<15 {
+		s.n++
+	}
+	switch {
+	case k&(oper|colon) != 0:
+		s.operator = true
+	case k&line != 0:
+		s.lines = min(s.lines+1, 100)
+	case k&blank != 0:
+		s.space = true
+	default:
+		s.bracket = true
+	}
+}
+
+// separate takes a byte between a name and its value. It returns false for one that is no part of that.
+func (f *finder) separate(b []byte, i int, k class) bool {
+	s := &f.sep
+	c := b[i]
+	if s.n > maxName || s.opened != 0 && s.operated() {
+		return false
+	}
+	switch {
+	case k&blank != 0 || c == '?' || c == '\\' || c == ']' && !s.operated():
+		s.space = s.space || k&blank != 0
+		s.escaped = c == '\\'
+	case k&line != 0:
+		return s.lines < 2 && (s.element && s.eq == 0 || s.eq+s.colons == 0 && !s.pipe && !s.valued)
+	case c == '=':
+		if s.colons > 0 && classes[b[i-1]]&blank != 0 { // it belongs to the value
+			return false
+		}
+		if s.eq > 0 || s.opened != 0 {
+			return false
+		}
+		s.eq++
+	case c == ':':
+		s.colons++
+	case c == '>':
+		s.element = s.element || s.eq == 0
+	case c == '|':
+		s.pipe = true
+	case c == ',':
+		if !s.quoted || s.operated() {
+			return false
+		}
+		s.comma = true
+	case k&quote != 0:
+		if f.ask == forLogin {
+			return false // the quotes are part of the argument
+		}
+		s.openOrClose(c)
+	default:
+		return false
+	}
+	return true
+}
+
+// openOrClose takes a quote: directly behind the name it closes that, later it opens the value.
+func (s *separator) openOrClose(c byte) {
+	if !s.operated() && (s.n == 0 || s.n == 1 && s.escaped) {
+		s.quoted = true
+		return
+	}
+	s.opened = c
+}
+
+// inElement holds between the tags of an XML element.
+func (s *separator) inElement() bool { return s.element && s.eq == 0 }
+
+func (s *separator) operated() bool {
+	return s.eq > 0 || s.colons > 0 || s.element || s.pipe || s.comma
+}
+
+// asked holds when what follows is the value that the last word asks for.
+func (f *finder) asked() bool {
+	s := &f.sep
+	if s.pipe && !s.space && s.eq+s.colons == 0 {
+		return false
+	}
+	if s.eq > 1 || s.colons > 1 && s.eq == 0 || s.lines > 0 && !s.element && !s.valued {
+		return false
+	}
+	return s.operated() || s.space
+}

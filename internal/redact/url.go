@@ -1,0 +1,103 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// jdbc takes the scheme of JDBC, behind which stands a URL.
+func (f *finder) jdbc(b []byte, i, j int, final bool, add func(span)) (int, bool) {
+	k := runEnd(b[:min(len(b), j+maxLogin)], j+1, alnum_|joint|sign)
+	rest := b[k:min(len(b), k+3)]
+	if len(rest) < 3 && !final && strings.HasPrefix("://", string(rest)) {
+		return 0, true
+	}
+	if string(rest) != "://" {
+		return 0, false
+	}
+	return f.url(b, i, k, final, add)
+}
+
+// url finds user and password in a URL whose scheme is b[i:j]. Of one that only says where (http, git,
+// ssh) what is up to the end of host and port is secret, of one that says how to connect to something,
+// all of it. A URL can be a secret as a whole, and its host the name of a tenant.
+func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool) {
+	from := j + len("://")
+	to, open := urlEnd(b, from, maxAuthority, "/?#", final)
+	if open {
+		return 0, true
+	}
+	authority := b[from:to]
+	at := bytes.LastIndexByte(authority, '@')
+	scheme := bytes.ToLower(b[i:j])
+	if at < 0 {
+		return tenant(b, i, from, to, final, add)
+	}
+	_, password, both := bytes.Cut(authority[:at], []byte(":"))
+	if !both || len(password) == 0 || placeholder(password) {
+		return from, false
+	}
+	end := to
+	if !slices.Contains(places, string(scheme)) {
+		if end, open = urlEnd(b, to, maxAuthority, "", final); open {
+			return 0, true
+		}
+	}
+	add(span{i, end, Connection})
+	if end-to >= maxAuthority {
+		f.tail = Connection
+	}
+	return end, false
+}
+
+// places are schemes of URLs whose path is no part of the secret.
+var places = []string{"http", "https", "ftp", "ftps", "sftp", "ssh", "git", "git+ssh", "git+https", "svn", "ws", "wss", "smb", "rsync", "socks5", "imap", "imaps", "smtp", "smtps", "ldap", "ldaps"}
+
+// urlEnd returns where a URL, or a part of it, ends at the latest.
+func urlEnd(b []byte, from, most int, stops string, final bool) (end int, open bool) {
+	limit := min(len(b), from+most)
+	for end = from; end < limit; end++ {
+		c := b[end]
+		if classes[c]&(gap|quote) != 0 || strings.IndexByte("<>\\{}|^", c) >= 0 && c != '{' && c != '}' || strings.IndexByte(stops, c) >= 0 || c == ')' || c == ';' {
+			return end, false
+		}
+	}
+	return end, end == len(b) && !final
+}
+
+// tenants are domains of services whose first names are those of a customer; hooks are hosts where the
+// path is the secret.
+var (
+	tenants = []string{".my.salesforce.com", ".supabase.co", ".online.tableau.com", ".snowflakecomputing.com", ".azconfig.io", ".vault.azure.net",
+		".azuredatabricks.net", ".cloud.databricks.com", ".okta.com", ".auth0.com", ".atlassian.net", ".zendesk.com", ".freshdesk.com", ".myshopify.com",
+		".cognitiveservices.azure.com", ".openai.azure.com", ".servicebus.windows.net", ".documents.azure.com", ".turso.io", ".upstash.io"}
+	hooks = []string{"hooks.slack.com", "hooks.zapier.com", ".webhook.office.com", "discord.com/api/webhooks", "discordapp.com/api/webhooks"}
+)
+
+// tenant decides on a URL without a user.
+func tenant(b []byte, i, from, to int, final bool, add func(span)) (int, bool) {
+	host := strings.ToLower(string(b[from:to]))
+	name, _, _ := strings.Cut(host, ":")
+	for _, h := range hooks {
+		domain, _, _ := strings.Cut(h, "/")
+		if name != domain && !(domain[0] == '.' && strings.HasSuffix(name, domain)) {
+			continue
+		}
+		end, open := urlEnd(b, to, maxAuthority, "", final)
+		if open {
+			return 0, true
+		}
+		if whole := strings.ToLower(string(b[from:end])); strings.Contains(whole, strings.TrimPrefix(h, ".")) && end-to > 20 {
+			add(span{i, end, Webhook})
+			return end, false
+		}
+	}
+	for _, t := range tenants {
+		if strings.HasSuffix(name, t) && len(name) > len(t) {
+			add(span{i, from + len(name), Host})
+			return from + len(name), false
+		}
+	}
+	return from, false
+}

@@ -1,0 +1,167 @@
+package redact
+
+import "bytes"
+
+// maxTries bounds how often the same text is taken for a value: key=key=key=…
+const maxTries = 16
+
+// value decides on what stands at v where the last word asks for something. It returns the end of what
+// it took, v for nothing, or that it must wait.
+func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, open bool) {
+	if far := v - f.last.end; far < 0 || far > maxName {
+		f.ask = nothing
+		return v, false
+	}
+	if v < f.bare && f.tries > maxTries {
+		f.ask = nothing
+		return v, false
+	}
+	q := &question{ask: f.ask, sep: f.sep, name: f.last.name(b), v: v, b: b}
+	if n := f.last.start; n > 0 && f.last.end-n <= maxName {
+		q.inURL = b[n-1] == '?' || b[n-1] == '&'
+		q.tag = b[n-1] == '<' || b[n-1] == ':'
+	}
+	end, closed, open := q.extent(final)
+	if open {
+		return v, true
+	}
+	if q.scheme(end) {
+		f.ask = nothing // Bearer asks for itself
+		return v, false
+	}
+	q.closed = closed
+	s, category := q.judge(f, end)
+	f.ask = nothing
+	if s.end <= s.start {
+		if f.tries++; v >= f.bare {
+			f.tries = 0
+		}
+		f.bare = max(f.bare, end)
+		return v, false
+	}
+	add(span{s.start, s.end, category})
+	if s.end-v >= maxValue {
+		f.tail = category
+	}
+	f.sep, f.last = separator{}, extent{v, v}
+	return s.end, false
+}
+
+// question is a value and what is asked of it.
+type question struct {
+	ask    ask
+	sep    separator
+	name   []byte // the last word
+	b      []byte
+	v      int
+	inURL  bool // the name is a parameter of a URL
+	tag    bool // it is that of an XML element
+	closed bool // the quote that opened the value closes it
+}
+
+// extent returns where the value ends.
+func (q *question) extent(final bool) (end int, closed, open bool) {
+	limit := min(len(q.b), q.v+maxValue)
+	if q.ask == forLogin && classes[q.b[q.v]]&quote != 0 {
+		q.sep.opened, q.v = q.b[q.v], q.v+1
+		defer func() { q.v, end = q.v-1, end+b2i(closed) }()
+	}
+	if q.sep.opened != 0 {
+		for i := q.v; i < limit; i++ {
+			c := q.b[i]
+			if classes[c]&line != 0 {
+				return q.bare(limit, final)
+			}
+			if c == q.sep.opened && i > q.v && (q.b[i-1] == '\\') == q.sep.escaped {
+				if q.sep.escaped {
+					i--
+				}
+				return i, true, false
+			}
+			if c == q.sep.opened && i == q.v {
+				return i, true, false
+			}
+		}
+		if limit == len(q.b) && limit < q.v+maxValue && !final {
+			return 0, false, true
+		}
+	}
+	return q.bare(limit, final)
+}
+
+// bare returns where a value without quotes ends. A token ends at a sign that is in none; a password, which may
+// hold any sign, where the next name begins.
+func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
+	i := q.v
+	for i < limit && !q.ends(i, limit) {
+		i++
+	}
+	if i == limit && limit == len(q.b) && limit < q.v+maxValue && !final {
+		return 0, false, true
+	}
+	if q.ask == forSecret && !q.sep.inElement() {
+		i = q.v + passwordEnd(q.b[q.v:i])
+	}
+	return i, false, false
+}
+
+// ends holds for a byte that no value without quotes goes over.
+func (q *question) ends(i, limit int) bool {
+	k, c := classes[q.b[i]], q.b[i]
+	switch {
+	case q.sep.inElement():
+		return k&line != 0 || c == '<' || c == '\\'
+	case k&(gap|quote) != 0 || q.inURL && c == '&':
+		return true
+	case q.ask == forSecret && c == '\\': // \n of a string in a string
+		return i+1 < limit && bytes.IndexByte([]byte("nrtu\"'`"), q.b[i+1]) >= 0
+	case q.ask == forSecret:
+		return c == '<' && i > q.v
+	case c == '\\':
+		return true
+	}
+	return k&stop != 0 && i > q.v
+}
+
+// passwordEnd returns where a password ends in text without white space: before a sign behind which another
+// name and value stand (Password=…;Encrypt=true), and without brackets and commas at its end.
+func passwordEnd(text []byte) int {
+	for i, c := range text {
+		if c != ',' && c != ';' && c != '&' || i == 0 {
+			continue
+		}
+		n := runEnd(text, i+1, alnum_|joint)
+		if n > i+1 && n < len(text) && (text[n] == '=' || text[n] == ':') {
+			text = text[:i]
+			break
+		}
+	}
+	return len(bytes.TrimRight(text, ",;)]}"))
+}
+
+// scheme holds when the value begins with the name of an authentication scheme, which then asks itself.
+func (q *question) scheme(end int) bool {
+	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
+	if len(w) > 12 || len(w) < 5 {
+		return false
+	}
+	switch flat(w) {
+	case "bearer", "basic", "token", "negotiate", "apikey", "digest":
+		return q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' ' || q.ask == forAuth
+	}
+	return false
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (e extent) when(yes bool) extent {
+	if yes {
+		return e
+	}
+	return extent{}
+}

@@ -1,0 +1,175 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+)
+
+// view is what of a text is looked at: all but terminal escapes (ECMA-48, section 5.4), which may stand within
+// a secret, and NUL bytes, without which UTF-16 of either order is ASCII. While nothing is left out, b is
+// raw itself.
+type view struct {
+	raw  []byte
+	b    []byte
+	cuts []cut // where something is left out, in order
+	seen int   // bytes of raw that are in b, or left out
+}
+
+// cut says how many bytes of raw in all are left out before the byte of b at at.
+type cut struct{ at, missing int }
+
+// maxEscape bounds an escape sequence that is held back, in bytes.
+const maxEscape = 32
+
+const escapeByte = 0x1b
+
+// take appends p.
+func (v *view) take(p []byte, final bool) {
+	shared := len(v.cuts) == 0
+	v.raw = append(v.raw, p...)
+	if shared {
+		v.b = v.raw[:v.seen]
+	}
+	for v.seen < len(v.raw) {
+		rest := v.raw[v.seen:]
+		n := clear(rest)
+		if n == 0 {
+			left, wait := invisible(rest, final)
+			if wait {
+				return
+			}
+			if left > 0 {
+				v.leave(left)
+				continue
+			}
+			n = 1
+		}
+		v.seen += n
+		if len(v.cuts) == 0 {
+			v.b = v.raw[:v.seen]
+		} else {
+			v.b = append(v.b, rest[:n]...)
+		}
+	}
+}
+
+// clear returns how many bytes stand before the next that could be left out.
+func clear(b []byte) int {
+	n := len(b)
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		n = i
+	}
+	if i := bytes.IndexByte(b[:n], escapeByte); i >= 0 {
+		n = i
+	}
+	return n
+}
+
+// leave leaves out the next n bytes.
+func (v *view) leave(n int) {
+	missing := n
+	if k := len(v.cuts); k > 0 {
+		missing += v.cuts[k-1].missing
+		if v.cuts[k-1].at == len(v.b) {
+			v.cuts = v.cuts[:k-1]
+		}
+	} else {
+		v.b = bytes.Clone(v.b) // from here on they differ
+	}
+	v.cuts = append(v.cuts, cut{len(v.b), missing})
+	v.seen += n
+}
+
+// invisible returns how many bytes at the beginning of b are left out, zero for none, and whether to wait for more.
+func invisible(b []byte, final bool) (n int, wait bool) {
+	if b[0] == 0 {
+		return 1, false
+	}
+	if len(b) == 1 {
+		return 0, !final
+	}
+	switch c := b[1]; {
+	case c == '[':
+		for i := 2; i < len(b) && i < maxEscape; i++ {
+			if b[i] >= 0x40 && b[i] <= 0x7e {
+				return i + 1, false
+			}
+			if b[i] < 0x20 || b[i] > 0x7e {
+				return 0, false
+			}
+		}
+		return 0, len(b) < maxEscape && !final
+	case c >= 0x20 && c <= 0x2f: // of a character set
+		if len(b) == 2 {
+			return 0, !final
+		}
+		return 3, false
+	case c >= 0x30 && c <= 0x7e:
+		return 2, false
+	}
+	return 0, false
+}
+
+// from returns the offset in raw of the byte of b at p, or of where it would stand.
+func (v *view) from(p int) int {
+	if p >= len(v.b) {
+		return v.seen
+	}
+	i := sort.Search(len(v.cuts), func(i int) bool { return v.cuts[i].at > p })
+	if i == 0 {
+		return p
+	}
+	return p + v.cuts[i-1].missing
+}
+
+// to returns the offset in raw behind the byte of b before p.
+func (v *view) to(p int) int {
+	if p == 0 {
+		return 0
+	}
+	return v.from(p-1) + 1
+}
+
+// at returns how many bytes of b stand before the offset in raw.
+func (v *view) at(raw int) int {
+	return sort.Search(len(v.b), func(p int) bool { return v.from(p) >= raw })
+}
+
+// drop forgets the first n bytes of b, and of raw as many as possible but not more than most. It returns
+// how many those were.
+func (v *view) drop(n, most int) int {
+	start := min(v.from(n), most)
+	base := v.from(n) - start
+	shared := len(v.cuts) == 0
+	v.raw = v.raw[:copy(v.raw, v.raw[start:])]
+	v.seen -= start
+	if shared {
+		v.b = v.raw[:v.seen]
+		return start
+	}
+	kept := v.cuts[:0]
+	for _, c := range v.cuts {
+		if c.at > n {
+			kept = append(kept, cut{c.at - n, c.missing - (start - n)})
+		}
+	}
+	v.b = v.b[:copy(v.b, v.b[n:])]
+	if base > 0 {
+		kept = slices.Insert(kept, 0, cut{0, base})
+	}
+	if v.cuts = kept; len(kept) == 0 {
+		v.b = v.raw[:v.seen]
+	}
+	return start
+}
+
+// visible returns s without what a view leaves out.
+func visible(s string) string {
+	if clear([]byte(s)) == len(s) {
+		return s
+	}
+	v := view{}
+	v.take([]byte(s), true)
+	return string(v.b)
+}

@@ -1,0 +1,177 @@
+package redact
+
+import "bytes"
+
+// word takes the word that begins at i. It returns false to wait.
+func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
+	j, kinds := i, class(0)
+	if f.open > i {
+		j, kinds = f.open, f.kinds
+	}
+	for limit := min(len(b), i+maxWord); j < limit; j++ {
+		k := classes[b[j]]
+		if k&word == 0 {
+			break
+		}
+		kinds |= k
+	}
+	f.open, f.kinds = j, kinds
+	if j == len(b) && j-i < maxWord && !final {
+		return false
+	}
+	if kinds&alnum_ == 0 { // a dash, a dot
+		if f.sep.operated() { // a comment
+			f.ask = nothing
+		}
+		f.sep.n += uint16(j - i)
+		f.next, f.open = j, 0
+		return true
+	}
+	if f.ask != nothing && f.asked() && !f.passing(b[i:j]) {
+		end, open := f.value(b, i, final, add)
+		if open {
+			return false
+		}
+		if end > i {
+			f.next, f.open = end, 0
+			return true
+		}
+	}
+	end, open := f.look(b, i, j, kinds, final, add)
+	if open {
+		return false
+	}
+	f.next, f.open = end, 0
+	if end < j {
+		f.open = j // the rest of the word need not be measured again
+	}
+	return true
+}
+
+// dull holds for a short word that asks for nothing and has no sign behind it that could make something of
+// it: most words are like that.
+func (f *finder) dull(b []byte, i, j int, kinds class) bool {
+	if b[j] == ':' && kinds == digit && j-i == 2 && clock(b, i) {
+		return true
+	}
+	if b[j] == ':' && (j+1 == len(b) || classes[b[j+1]]&(gap|quote) == 0) || b[j] == '=' || b[i] == '-' || kinds&alnum_ == 0 {
+		return false
+	}
+	if kinds == digit {
+		return true
+	}
+	if j-i >= 7 && kinds&(digit|dot) == digit|dot {
+		return false
+	}
+	n := j
+	for n > i && classes[b[n-1]]&(digit|joint|dot) != 0 {
+		n--
+	}
+	return !f.t.tails.may(b[i:n]) && !idEnding(b[i:n])
+}
+
+// clock holds for a time of day, hours and minutes or with seconds, or the rest of one: no address begins so.
+func clock(b []byte, i int) bool {
+	if i > 0 && b[i-1] == ':' {
+		return true
+	}
+	for _, n := range []int{5, 8} {
+		if i+n >= len(b) || classes[b[i+n-1]]&classes[b[i+n-2]]&digit == 0 {
+			return false
+		}
+		if b[i+n] != ':' {
+			return !hexDigit(b[i+n])
+		}
+	}
+	return false
+}
+
+// lone holds for a colon at which no address begins.
+func lone(b []byte, i int) bool {
+	return i > 0 && classes[b[i-1]]&word != 0 || i+1 < len(b) && b[i+1] != ':' && (i == 0 || b[i-1] != ':')
+}
+
+// look decides on a word, and what it asks of the next value.
+func (f *finder) look(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
+	end, open := f.decide(b, i, j, kinds, final, add)
+	if !open && j-i >= 7 && kinds&digit != 0 && kinds&dot != 0 {
+		ipv4(b, i, j, add)
+	}
+	return end, open
+}
+
+// decide is look without addresses.
+func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
+	if j < len(b) && b[j] == ':' {
+		if end, open := f.colon(b, i, j, kinds, final, add); open || end > 0 {
+			return f.leave(i, j, end, open)
+		}
+	}
+	if j-i >= minLong {
+		if end, open := f.long(b, i, j, kinds, final, add); open || end > 0 {
+			return f.leave(i, j, end, open)
+		}
+	}
+	if f.passing(b[i:j]) {
+		f.sep.n += uint16(j - i)
+		if b[j-1] == 'e' {
+			f.sep = separator{valued: true}
+		}
+		return j, false
+	}
+	if kinds&letter == 0 {
+		f.ask, f.last, f.sep = nothing, extent{i, j}, separator{}
+		return j, false
+	}
+	f.ask = f.t.asks(b[i:j])
+	if j < len(b) && b[j] == '=' {
+		if end, open := settings(b, i, j, final); open || end > 0 {
+			if end > 0 {
+				add(span{i, end, Connection})
+			}
+			return end, open
+		}
+	}
+	if f.ask == nothing && j-i > 2 && b[i] == '-' && b[i+1] == 'p' {
+		if mysql(b, i) {
+			add(span{i + 2, j, Password})
+		}
+	}
+	f.last, f.sep = extent{i, j}, separator{}
+	return j, false
+}
+
+// leave ends a word that was decided on. One that waits is looked at again, by what stood before it.
+func (f *finder) leave(i, j, end int, open bool) (int, bool) {
+	if !open {
+		f.ask, f.sep, f.last = nothing, separator{}, extent{i, j}
+	}
+	return end, open
+}
+
+// passing holds for a word that may stand between a name and its value, as in
+//
+//	var token string = "…"
+//	<add key="Password" value="…">
+//	- name: PASSWORD
+//	  value: …
+func (f *finder) passing(w []byte) bool {
+	s := &f.sep
+	if f.ask == nothing || f.ask >= forScheme || len(w) > 6 || s.eq+s.colons > 0 || s.pipe || s.element {
+		return false
+	}
+	low := string(bytes.ToLower(w))
+	return low == "value" || s.lines == 0 && !s.comma && between[low]
+}
+
+// mysql holds when a command of MySQL stands before i in its line: these take -pPASSWORD.
+func mysql(b []byte, i int) bool { return bytes.Contains(lineBefore(b, i), []byte("mysql")) }
+
+// lineBefore returns what of the line stands before i, no more than lineLook.
+func lineBefore(b []byte, i int) []byte {
+	from := max(0, i-lineLook)
+	if n := bytes.LastIndexByte(b[from:i], '\n'); n >= 0 {
+		from += n + 1
+	}
+	return b[from:i]
+}
