@@ -69,7 +69,7 @@ func (p *plan) common(l bailey.Limits) {
 }
 
 // data is the bound on the private writable memory of each process of the tool (setrlimit(2)), which
-// the tool inherits as its soft limit; the hard one, wider for PID 1, is set exactly as soon as the tool exists.
+// PID 1 sets exactly on the tool as soon as that exists; until then its own, wider bound holds.
 func (p *plan) data(l bailey.Limits) uint64 {
 	want := l.MemoryBytes
 	if want <= 0 {

@@ -62,20 +62,12 @@ func start(s Step) (int, syscall.Errno) {
 		return 0, syscall.EBADMSG
 	}
 	argv, env := s.S[1:1+n], s.S[1+n:]
-	wide, e := data(0, nil)
-	if e == 0 { // the tool inherits its bound: it may take memory before the one below comes to it
-		_, e = data(0, &[2]uint64{min(s.N[1], wide[0]), wide[1]})
-	}
-	if e != 0 {
-		return 0, e
-	}
 	pid, err := syscall.ForkExec(s.S[0], argv, &syscall.ProcAttr{
 		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: len(s.N) > 2 && s.N[2] == 1}})
-	data(0, &wide)
 	if err != nil {
 		return 0, number(err)
 	}
-	if _, e := data(pid, &[2]uint64{s.N[1], s.N[1]}); e != 0 {
+	if holdData(pid, s.N[1]) != 0 {
 		syscall.Kill(pid, syscall.SIGKILL) // it has run: its end says so, an error here would say it had not
 	}
 	for fd := range 3 {
@@ -101,13 +93,12 @@ func instructions(program []uint64) fprog {
 	return fprog{uint16(len(program)), unsafe.Pointer(unsafe.SliceData(program))}
 }
 
-// data returns the bound on a process's private writable memory and, unless now is nil, sets it. PID 1 cannot
-// live under the tool's bound for longer than a fork takes, and cannot raise the hard limit again, so that the
-// tool inherits the soft one and gets the hard one when it exists.
-func data(pid int, now *[2]uint64) (was [2]uint64, e syscall.Errno) {
+// holdData bounds the tool's private writable memory. PID 1 could not live under that bound itself.
+func holdData(pid int, n uint64) syscall.Errno {
 	const resource = 2 // RLIMIT_DATA
-	_, e = call6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(now)), uintptr(unsafe.Pointer(&was)), 0, 0)
-	return was, e
+	lim := [2]uint64{n, n}
+	_, e := call6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(&lim)), 0, 0, 0)
+	return e
 }
 
 // signals keeps the tool from ending PID 1, which shares its uid. The kernel drops what has its default

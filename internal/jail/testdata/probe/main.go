@@ -426,8 +426,10 @@ func pair(path string) error {
 	return syscall.Sendto(fds[0], []byte("out of the cage"), 0, &syscall.SockaddrUnix{Name: path})
 }
 
-// eat takes so many MiB of private writable memory.
+// eat takes so many MiB of private writable memory, once the bound can be relied on: PID 1 sets it on the tool
+// as soon as it runs, and may come late to that on a busy machine.
 func eat(mib string) error {
+	time.Sleep(300 * time.Millisecond)
 	n, err := strconv.Atoi(mib)
 	if err != nil {
 		return err
