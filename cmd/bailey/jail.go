@@ -37,13 +37,14 @@ func (a *app) jailRunVerb() *cobra.Command {
 		Short: "Run a program in a cage of your own",
 		Long: `Run a program in the cage that calls get, without a capability. It sees its own files and libraries,
 what --ro and --rw name, and nothing else; not the current directory either, unless that is named: then it
-starts there. It may execute itself and what --exec names. Its environment is the cage's own and what --env names.
+starts there. It may execute itself and what --exec names. The interpreter of a script finds its own library only where
+--ro shows it (--ro /usr/lib/python3.11, say). Its environment is the cage's own and what --env names.
 
 Its streams are yours, without a bound. On a terminal it gets one of its own, so that
 
   bailey jail run --exec ls --exec id --ro . -- bash
 
-is a shell that shows what an agent's tool sees; there its time is not bounded either. Ctrl-C elsewhere ends it with
+is a shell that shows what an agent's tool sees (--proc adds a /proc, which ps and mount want); there its time is not bounded either. Ctrl-C elsewhere ends it with
 SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 128+n after signal n. With
 --json a line about the cage and the end follows on stderr.
 
@@ -63,7 +64,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	f.StringArrayVar(&c.exec, "exec", nil, "a further `program` that it may execute; may be repeated")
 	f.StringArrayVar(&c.env, "env", nil, "pass a variable on, `NAME` or NAME=value; may be repeated")
 	f.StringVar(&c.mem, "mem", "", "bound its memory, as in 512M or 2G")
-	f.IntVar(&c.tasks, "tasks", 0, "bound its processes and threads")
+	f.IntVar(&c.tasks, "tasks", 0, "bound its processes and threads; the cage's own 16 come on top")
 	f.DurationVar(&c.timeout, "timeout", 0, "end it after this time, as in 90s; 10m when it is not on a terminal")
 	f.BoolVar(&c.proc, "proc", false, "give it a /proc of its own")
 	f.BoolVar(&c.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
@@ -99,17 +100,38 @@ func (c caged) job(argv []string, tty bool) (job bailey.Job, err error) {
 		job.Exec = append(job.Exec, name)
 	}
 	for i, path := range slices.Concat(c.ro, c.rw) {
-		place, err := gateway.OpenPlace(path, i >= len(c.ro))
+		place, err := openNamed(path, i >= len(c.ro))
 		if err != nil {
 			return job, err
 		}
 		job.Places = append(job.Places, place)
 	}
 	job.Dir = startDir(job.Places)
+	job.Read = append(job.Read, "/usr/lib/locale/C.utf8") // without which a shell complains, and takes letters for bytes
 	if tty {
 		forTerminal(&job, os.Getenv("TERM"))
 	}
 	return job, nil
+}
+
+// openNamed opens what --ro or --rw names. A home is not written as a whole: what is left in its start-up files
+// runs outside the cage later.
+func openNamed(path string, write bool) (bailey.Place, error) {
+	if path == "" {
+		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --ro or --rw", Hint: "name a file or a directory; . is the current one"}
+	}
+	place, err := gateway.OpenPlace(path, write)
+	if err != nil || !write {
+		return place, err
+	}
+	for _, home := range gateway.Homes() {
+		if home == place.Path || strings.HasPrefix(home, strings.TrimSuffix(place.Path, "/")+"/") {
+			place.File.Close()
+			return bailey.Place{}, &bailey.Error{Kind: bailey.Denied, Message: "--rw " + place.Path + " would let the program leave start-up files that run outside its cage",
+				Hint: "name a directory below " + home}
+		}
+	}
+	return place, nil
 }
 
 func closePlaces(places []bailey.Place) {
@@ -141,14 +163,13 @@ func startDir(places []bailey.Place) string {
 	return ""
 }
 
-// forTerminal adds what a program on a terminal needs to know of it: the name, where that is a plain word, the one
-// file that describes it, and the locale, without which a shell takes letters for bytes. A person ends it, not the clock.
+// forTerminal adds what a program on a terminal needs to know of it: the name, where that is a plain word, and the one
+// file that describes it. A person ends it, not the clock.
 func forTerminal(job *bailey.Job, term string) {
 	const endless = 100 * 365 * 24 * time.Hour
 	if job.Timeout == 0 {
 		job.Timeout = endless
 	}
-	job.Read = append(job.Read, "/usr/lib/locale/C.utf8")
 	if !plainWord(term) || slices.ContainsFunc(job.Env, func(v string) bool { return strings.HasPrefix(v, "TERM=") }) {
 		return
 	}
@@ -175,7 +196,7 @@ func parseSize(s string) (int64, error) {
 	n, err := strconv.ParseUint(number, 10, 63)
 	const least = 1 << 20
 	if err != nil || n > 1<<62>>shift || n<<shift < least {
-		return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no size of memory", s), Hint: "write 512M or 2G; the least is 1M"}
+		return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no size of memory", s), Hint: "write a whole number with K, M or G, as in 512M or 2G; the least is 1M"}
 	}
 	return int64(n << shift), nil
 }

@@ -24,8 +24,19 @@ func (a *app) operator(verb string, yes bool) (gateway.Operator, error) {
 	case isTerminal(os.Stdin) && isTerminal(os.Stdout):
 		return gateway.Terminal, nil
 	}
-	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none", verb),
-		Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes"}
+	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none: %s", verb, noTerminal()),
+		Hint: "use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+}
+
+// noTerminal names the stream that is not one.
+func noTerminal() string {
+	switch in, out := isTerminal(os.Stdin), isTerminal(os.Stdout); {
+	case in && !out:
+		return "stdout leads elsewhere"
+	case out && !in:
+		return "stdin comes from elsewhere"
+	}
+	return "neither stdin nor stdout is one"
 }
 
 // act asks the gateway for an operator verb.

@@ -67,7 +67,7 @@ func checkEnv(v string) (string, error) {
 	case strings.Contains(value, "\x00"):
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the value of " + name + " holds a NUL"}
 	case slices.Contains(fixedEnv[:], name):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the cage's own", Hint: "remove " + name + " from the manifest"}
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the cage's own", Hint: "leave " + name + " out"}
 	}
 	return name, nil
 }

@@ -76,7 +76,7 @@ func lookup(command string) (string, error) {
 	}
 	if command == "" || strings.Contains(command, "/") {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
-			Hint: "name the program in the manifest as git or /usr/bin/git"}
+			Hint: "name the program as git or /usr/bin/git"}
 	}
 	for _, dir := range filepath.SplitList(searchPath) {
 		path := filepath.Join(dir, command)
@@ -205,8 +205,8 @@ func unfit(path string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " is not installed", Err: err, Hint: "install it, or name another in the manifest or the script's first line"}
+		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " is not there", Err: err, Hint: "install it, or name another program, in the manifest or in the script's first line"}
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be run in a cage", Err: err,
-		Hint: "a cage runs ELF programs, and scripts of these, that the gateway may read"}
+		Hint: "a cage runs ELF programs, and scripts that begin with #!, that are marked as executable (chmod +x) and that the gateway may read"}
 }
