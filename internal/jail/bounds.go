@@ -58,7 +58,10 @@ func (b bounds) absent() []string {
 
 // lacks are the parts that its layer lacks.
 func (b bounds) lacks() []string {
-	if b.layer == layerCgroup && b.weight == 0 {
+	switch {
+	case b.layer == layerWatcher:
+		return []string{"watcher: System V segments that no process maps, and buffers of the kernel's"}
+	case b.layer == layerCgroup && b.weight == 0:
 		return []string{"cgroup: CPU weight"}
 	}
 	return nil

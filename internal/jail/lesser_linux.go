@@ -54,7 +54,10 @@ func denied(err error) bool {
 	if !errors.As(err, &l) || !slices.Contains(append(cloneLayers, "root-readonly", "tmp-private", "dev-private", "binds-noexec"), l.layer) {
 		return false
 	}
-	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENOSPC, unix.EINVAL} {
+	if errors.Is(err, unix.ENOSPC) { // used up for now, or none allowed at all (user_namespaces(7))
+		return sysctl("user/max_user_namespaces") == "0"
+	}
+	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -42,7 +42,7 @@ func TestNumbersHere(t *testing.T) {
 		"removexattrat": unix.SYS_REMOVEXATTRAT, "request_key": unix.SYS_REQUEST_KEY, "rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO,
 		"rt_tgsigqueueinfo": unix.SYS_RT_TGSIGQUEUEINFO, "sched_setaffinity": unix.SYS_SCHED_SETAFFINITY,
 		"sched_setattr": unix.SYS_SCHED_SETATTR, "sched_setparam": unix.SYS_SCHED_SETPARAM,
-		"sched_setscheduler": unix.SYS_SCHED_SETSCHEDULER, "security": unix.SYS_SECURITY, "semctl": unix.SYS_SEMCTL,
+		"seccomp": unix.SYS_SECCOMP, "sched_setscheduler": unix.SYS_SCHED_SETSCHEDULER, "security": unix.SYS_SECURITY, "semctl": unix.SYS_SEMCTL,
 		"semget": unix.SYS_SEMGET, "semop": unix.SYS_SEMOP, "semtimedop": unix.SYS_SEMTIMEDOP, "setdomainname": unix.SYS_SETDOMAINNAME,
 		"sethostname": unix.SYS_SETHOSTNAME, "setns": unix.SYS_SETNS, "setpriority": unix.SYS_SETPRIORITY,
 		"settimeofday": unix.SYS_SETTIMEOFDAY, "setxattr": unix.SYS_SETXATTR, "setxattrat": unix.SYS_SETXATTRAT, "shmat": unix.SYS_SHMAT,

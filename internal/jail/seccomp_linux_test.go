@@ -225,6 +225,9 @@ func TestSharedCalls(t *testing.T) {
 	want("kill", unix.EPERM, unix.SYS_KILL, none, 0)
 	want("fcntl", unix.EPERM, unix.SYS_FCNTL, uintptr(fd), unix.F_SETOWN, pid)
 	want("fcntl", 0, unix.SYS_FCNTL, uintptr(fd), unix.F_GETFL)
+	want("fcntl", unix.EPERM, unix.SYS_FCNTL, uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+	want("seccomp", unix.EPERM, unix.SYS_SECCOMP, 1, newListener, 0) // its own answer to execve would be heard before the keeper's
+	want("seccomp", unix.EFAULT, unix.SYS_SECCOMP, 1, 0, 0)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), setFlags)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), 0x5000940e)
 	want("memfd_create", unix.EPERM, unix.SYS_MEMFD_CREATE, none, none)

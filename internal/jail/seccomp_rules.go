@@ -47,6 +47,8 @@ const (
 const (
 	setFlags, setFlags32     = 0x40086602, 0x40046602
 	setVersion, setVersion32 = 0x40087602, 0x40047602
+	setExtVersion            = 0x40086604 // ext4's own, and its form for 32 bits
+	setExtVersion32          = 0x40046604
 	setXattr                 = 0x401c5820
 	enableVerity             = 0x40806685
 	setEncryption            = 0x800c6613
@@ -57,32 +59,50 @@ const (
 	requestType, btrfs = 0xff00, 0x9400
 )
 
+// Requests of btrfs that no cage needs (linux/btrfs.h): a snapshot of a place would show what a mask covers
+// under a name that none does.
+var subvolumes = []uint32{
+	0x50009401, 0x50009417, // SNAP_CREATE, SNAP_CREATE_V2
+	0x5000940e, 0x50009418, // SUBVOL_CREATE, SUBVOL_CREATE_V2
+	0x5000940f, 0x5000943f, // SNAP_DESTROY, SNAP_DESTROY_V2
+}
+
+// newListener is the flag of seccomp(2) that has another process asked about a call. Of two filters that ask, the
+// kernel hears the newer: a tool could answer for itself what the keeper of a lesser cage is asked.
+const newListener = 1 << 3
+
 // Who gets the signals of a descriptor: requests of ioctl (asm-generic/sockios.h), commands of fcntl
 // (asm-generic/fcntl.h).
 const (
 	fioSetOwn, siocSetGroup = 0x8901, 0x8902
 	fSetOwn, fSetOwnEx      = 8, 15
+	fSetLease               = 1024 // on a file of the user's it stalls whoever opens that
 )
 
 // rules are the calls whose arguments decide.
 func (p profile) rules() []rule {
-	requests := []uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}
+	requests := append([]uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}, subvolumes...)
+	var commands []uint32
 	rules := []rule{
 		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}}}),
 		{call: call{"clone3", 435, 435}, otherwise: enosys},          // its flags lie in memory; libc falls back to clone
 		only(call{"personality", 135, 92}, clause{arg(0, 0, whole)}), // the one all have, and the question
 		{call{"socket", 41, 198}, p.sockets(), allow, eacces},
 		{call{"socketpair", 53, 199}, p.pairs(), allow, eacces},
+		except(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}}}),
 	}
 	if p.Shared {
-		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
+		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
+		commands = append(commands, fSetLease)
 		rules = append(rules, oneself()...)
 	}
 	if p.NoSignals {
 		requests = append(requests, fioSetOwn, siocSetGroup)
-		rules = append(rules,
-			only(call{"kill", 62, 129}, clause{arg(0, 0)}), // the tool's own process group
-			except(call{"fcntl", 72, 25}, clause{arg(1, fSetOwn, fSetOwnEx)}))
+		commands = append(commands, fSetOwn, fSetOwnEx)
+		rules = append(rules, only(call{"kill", 62, 129}, clause{arg(0, 0)})) // the tool's own process group
+	}
+	if len(commands) > 0 {
+		rules = append(rules, except(call{"fcntl", 72, 25}, clause{arg(1, commands...)}))
 	}
 	ioctl := except(call{"ioctl", 16, 29}, clause{arg(1, requests...)})
 	if p.Shared {

@@ -69,7 +69,7 @@ func (s *site) open() error {
 	var random [4]byte
 	rand.Read(random[:])
 	s.dir = path.Join(s.base, fmt.Sprintf("%d-%x", os.Getpid(), random))
-	if err := os.Mkdir(s.dir, 0o755); err != nil {
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		unix.Rmdir(s.base)
 		return err
 	}
@@ -82,11 +82,12 @@ func (s *site) open() error {
 	return err
 }
 
-// lockBase makes the base where it is not there, and returns it locked. Whoever held it last may have
+// lockBase makes the base where it is not there, and returns it locked. Nobody else may open it, or they could
+// hold the lock. Whoever held it last may have
 // removed it meanwhile: then what was locked is no longer what the name means.
 func (s *site) lockBase() (int, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if err := os.Mkdir(s.base, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(s.base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return -1, err
 		}
 		fd, err := locked(s.base)

@@ -104,6 +104,10 @@ func (t trust) loose(path string) (string, error) {
 		}
 		trusted := st.Uid == 0 || t.overflow && st.Uid == overflowID
 		writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0
+		if st.Mode&0o020 != 0 && st.Gid == 0 { // the group's bits may be the mask of an access control list (acl(5))
+			_, err := unix.Lgetxattr(p, "system.posix_acl_access", nil)
+			writable = writable || err != unix.ENODATA && err != unix.EOPNOTSUPP
+		}
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if !trusted || writable && !sticky {
 			return p, nil

@@ -15,6 +15,7 @@ import (
 const (
 	firstLook = 5 * time.Millisecond
 	nextLook  = 50 * time.Millisecond
+	lostTime  = 2 * time.Second // between the last sight of a cage and the news that it has ended
 )
 
 // exactTime bounds the exact look, in which the kernel walks page tables: some milliseconds for 100 MiB.
@@ -91,8 +92,13 @@ func (w *watch) watch() (over string) {
 			u, err = w.look(time.Now().Add(exactTime))
 		}
 		switch {
-		case gone(err):
-			return ""
+		case gone(err): // or hidden from us (proc(5), hidepid): then nobody says that it has ended
+			select {
+			case <-w.stop:
+				return ""
+			case <-time.After(lostTime):
+				return "the watcher lost sight of the tool (a /proc with hidepid hides it)"
+			}
 		case err != nil: // a watcher that cannot look holds nothing
 			return "the watcher could not look at the tool any more (" + err.Error() + ")"
 		case u.memory > w.bounds.memory:
