@@ -20,6 +20,8 @@ type groups struct {
 	sites []*site
 	next  atomic.Uint64
 	gone  sync.WaitGroup // removals under way
+
+	closing chan struct{} // closed when the gateway needs them no more
 }
 
 // openGroups finds a place in every hierarchy that a cage wants, or says why there is none.
@@ -36,7 +38,7 @@ func openGroups(uid int) (*groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &groups{}
+	g := &groups{closing: make(chan struct{})}
 	for _, h := range hierarchies {
 		s, err := openSite(h, uid)
 		switch {
@@ -48,7 +50,24 @@ func openGroups(uid int) (*groups, error) {
 			return nil, err
 		}
 	}
+	g.gone.Go(g.sweepAgain)
 	return g, nil
+}
+
+// sweepAgain takes what was still dying when the sites were opened: the cages of a gateway that was killed end
+// when they notice.
+func (g *groups) sweepAgain() {
+	select {
+	case <-g.closing:
+		return
+	case <-time.After(secondSweep):
+	}
+	for _, s := range g.sites {
+		if base, err := s.lockBase(); err == nil {
+			s.sweep()
+			unix.Close(base)
+		}
+	}
 }
 
 // place says where the groups are, for a person.
@@ -84,6 +103,7 @@ func (g *groups) prove() error {
 
 // close removes what the gateway made. Its cages must have ended.
 func (g *groups) close() {
+	close(g.closing)
 	g.gone.Wait()
 	for _, s := range g.sites {
 		s.close()
@@ -182,6 +202,7 @@ func (h hierarchy) events() string {
 const (
 	patience      = 2 * time.Second
 	sweepPatience = 20 * time.Millisecond
+	secondSweep   = 2 * time.Second
 )
 
 // clearGroup removes one group. What lives in it although its PID 1 is gone, nothing that is known of, is

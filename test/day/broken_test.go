@@ -38,8 +38,6 @@ var broken = []struct{ stage, law, file, old, new string }{
 		"	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})", "	exit, err := bailey.Exit{}, error(nil)"},
 	{"run", "a tool that failed is no success", "internal/gate/course.go",
 		"	case exit.Code != 0:", "	case false:"},
-	{"cage", "nothing of the workspace is executed", "internal/jail/plan.go",
-		"unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC\n", "unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV\n"},
 	{"cage", "there is no shell", "internal/jail/compose_linux.go",
 		"	l.tool(t, false)\n", "	l.tool(t, false)\n	if sh, err := r.jail.tools.find(\"sh\"); err == nil {\n		l.tool(sh, true)\n	}\n"},
 	{"redact", "output is redacted", "internal/gate/capture.go",
