@@ -162,7 +162,7 @@ func (r told) first() string { line, _, _ := strings.Cut(r.out, "\n"); return li
 // ask runs the probe in a cage.
 func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the whole battery, under emulation
 	defer cancel()
 	if job.Command == "" {
 		job.Command, job.Args = probe, args

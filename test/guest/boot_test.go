@@ -35,7 +35,7 @@ type machine struct {
 }
 
 const (
-	taskTime = 4 * time.Minute
+	taskTime = 10 * time.Minute
 	bootTime = time.Minute
 )
 
@@ -155,7 +155,7 @@ func run(t *testing.T, argv []string, mark string, commands int, limit time.Dura
 }
 
 // borrowed are the programs of a guest: this machine's, or those that .ci/guest fetched.
-var borrowed = []string{"true", "cat", "readlink", "date", "ls", "env", "expr", "printf", "sh", "git"}
+var borrowed = []string{"true", "cat", "readlink", "date", "ls", "env", "expr", "echo", "printf", "sleep", "sh", "git"}
 
 // base is what every guest has.
 func (m machine) base(t *testing.T, arch string) image {

@@ -14,8 +14,8 @@ import (
 // A task is a command with what it is made of and what is expected of it.
 type task struct {
 	Command
-	tests string            // the package whose tests they are
-	made  map[string]string // what is compiled in, by the variable that holds its path
+	tests string   // the package whose tests they are
+	made  []string // packages whose programs are compiled in
 	says  []string
 	end   string
 }
@@ -36,25 +36,26 @@ func tests(pkg string, flags ...string) task {
 // program is one of ours.
 func program(pkg string, args ...string) task {
 	k := command(append([]string{"/programs/" + path.Base(pkg)}, args...)...)
-	return k.with("BAILEY_GUEST_PROGRAM", pkg)
+	return k.beside(pkg)
 }
 
-// elsewhere are tests of the jail that another kernel does not change: those of systems without a cage, and what
-// emulation makes take long: load, deadlines, each step in turn, each program interpreted, all as another user.
-const elsewhere = "^(TestOrdinaryUser|TestConcurrentStarts|TestManyStartsLeaveNothing|TestHugeArguments|TestStreams|TestTimeout|" +
-	"TestProgramsKeepTheRule|TestEveryStepMatters|TestDiagnoseNamesTheStep|TestLinuxNeverRunsBare)$|^TestBare"
+// elsewhere are tests of the jail that another kernel does not change: those of systems without a cage and of
+// documents, and what emulation makes take long: load, deadlines, each step and each layer in turn, all as another
+// user. The battery and what fills memory take long as well, and run once (TestCgroup2).
+const elsewhere = "^Test(OrdinaryUser|Removal.*|Bare.*|LinuxNeverRunsBare|Battery.*|.*MemoryInAll|NoGroupIsLeft|.*(ConcurrentStarts|" +
+	"ManyStartsLeaveNothing|ManyCopies|HugeArguments|Streams|Timeout|ForkBomb|KeepTheRule|EveryStepMatters|NamesTheStep))$"
 
-// jail are the tests of internal/jail but for those, with their probe made here.
+// jail are the tests of internal/jail but for those, with their programs made here.
 func jail(flags ...string) task {
-	return tests("internal/jail", append([]string{"-test.skip=" + elsewhere}, flags...)...).with("BAILEY_JAIL_PROBE", "internal/jail/testdata/probe")
+	return tests("internal/jail", append([]string{"-test.skip=" + elsewhere}, flags...)...).
+		beside("internal/jail/testdata/probe").beside("internal/jail/testdata/battery").with("BAILEY_JAIL_PROBE=/programs/probe")
 }
 
-// with gives the command a program of ours, whose path is in the variable.
-func (k task) with(variable, pkg string) task {
-	k.Env = append(slices.Clone(k.Env), variable+"=/programs/"+path.Base(pkg))
-	k.made = map[string]string{variable: pkg}
-	return k
-}
+// beside has a program of ours in /programs.
+func (k task) beside(pkg string) task { k.made = append(slices.Clone(k.made), pkg); return k }
+
+// with adds to the environment.
+func (k task) with(env ...string) task { k.Env = append(slices.Clone(k.Env), env...); return k }
 
 // called names the subtest.
 func (k task) called(name string) task { k.Name = name; return k }
@@ -62,14 +63,12 @@ func (k task) called(name string) task { k.Name = name; return k }
 // as is the user: 1000 has a home.
 func (k task) as(uid int) task {
 	k.UID = uid
-	k.Env = append(slices.Clone(k.Env), "HOME=/home/user", "USER=user")
-	return k
+	return k.with("HOME=/home/user", "USER=user")
 }
 
 // having is what the tests may not skip, as BAILEY_KERNEL lists it.
 func (k task) having(features string) task {
-	k.Env = append(slices.Clone(k.Env), "BAILEY_KERNEL=require:"+features)
-	return k
+	return k.with("BAILEY_KERNEL=require:" + features)
 }
 
 // delegated gives the command a control group that belongs to its user.
