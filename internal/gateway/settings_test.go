@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -351,13 +352,13 @@ func TestAppliesComeOneByOne(t *testing.T) {
 }
 
 func TestActsWantAnOperator(t *testing.T) {
-	acted := 0
+	var acted atomic.Int64
 	_, client, _ := start(t, func(c *Config) {
-		c.Acts = map[string]Verb{"change": func(context.Context, Query, bailey.Call) (any, error) { acted++; return "done", nil }}
+		c.Acts = map[string]Verb{"change": func(context.Context, Query, bailey.Call) (any, error) { acted.Add(1); return "done", nil }}
 	})
 	var out string
 	for _, op := range []Operator{"", "agent", "Terminal"} {
-		if err := client.Look(t.Context(), Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted > 0 {
+		if err := client.Look(t.Context(), Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted.Load() > 0 {
 			t.Errorf("operator %q: %v", op, err)
 		}
 	}

@@ -119,8 +119,9 @@ func TestLandlockByItsEffects(t *testing.T) {
 			}
 			return out.String(), exit.Code
 		}
-		if _, lacks := handled(j.landlock); !slices.Equal(planCage(t, j, job).Lacks, lacks) {
-			t.Errorf("%s: the cage lacks %v", c.name, planCage(t, j, job).Lacks)
+		got := slices.DeleteFunc(planCage(t, j, job).Lacks, func(l string) bool { return !strings.HasPrefix(l, "landlock ") })
+		if _, lacks := handled(j.landlock); !slices.Equal(got, lacks) {
+			t.Errorf("%s: the cage lacks %v", c.name, got)
 		}
 		if out, code := run(true); !strings.Contains(out, "permission denied") {
 			t.Errorf("%s: %d, %q", c.name, code, out)

@@ -141,7 +141,7 @@ func TestScriptsThatAreRefused(t *testing.T) {
 		"#!sh\n": "plain absolute path", "#!bin/sh\n": "plain absolute path", "#!/bin/../bin/sh\n": "plain absolute path", "#!": "plain absolute path",
 		"#!/usr/bin/env\n": "no program", "#!/usr/bin/env sh -e\n": "more than a name", "#!/usr/bin/env -i sh\n": "more than a name",
 		"#!/usr/bin/env -S A=b sh\n": "more than a name", "#!/usr/bin/env -S \"sh\"\n": "more than a name",
-		"#!/usr/bin/env ../sh\n": "is missing", "#!/usr/bin/env no-such-program\n": "is missing", "#!/no/such\n": "not installed",
+		"#!/usr/bin/env ../sh\n": "is missing", "#!/usr/bin/env no-such-program\n": "is missing", "#!/no/such\n": "is not there",
 		"#!" + dir + "\n": "cannot be run", "#!/etc/passwd\n": "cannot be run",
 		"#!" + filepath.Join(dir, "script") + "\n": "and so on",
 	} {

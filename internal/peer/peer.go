@@ -113,8 +113,7 @@ func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := c.UnixConn.Write(append(head, payload...))
-	return err
+	return send(c.UnixConn, append(head, payload...))
 }
 
 // WriteJSON sends v as one frame.

@@ -38,3 +38,9 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	}
 	return int(cred.Uid), pid, nil
 }
+
+// send writes all of b.
+func send(c *net.UnixConn, b []byte) error {
+	_, err := c.Write(b)
+	return err
+}

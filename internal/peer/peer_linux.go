@@ -37,3 +37,33 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	}
 	return int(cred.Uid), int(cred.Pid), nil
 }
+
+// send writes all of b, in one piece among other writers. A far end that is gone is an error and no SIGPIPE
+// (MSG_NOSIGNAL, send(2)): a program that listens for that signal, for its own output's sake, gets it for sockets too.
+func send(c *net.UnixConn, b []byte) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		for len(b) > 0 {
+			n, err := syscall.SendmsgN(int(fd), b, nil, nil, syscall.MSG_NOSIGNAL)
+			switch err {
+			case nil:
+				b = b[n:]
+			case syscall.EINTR:
+			case syscall.EAGAIN:
+				return false
+			default:
+				failed = os.NewSyscallError("sendmsg", err)
+				return true
+			}
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
