@@ -3,6 +3,7 @@
 package jail
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func (e *layerError) Unwrap() error { return e.err }
 // refuse says which layer is missing, why, and what cures it.
 func refuse(layer string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
-		Hint: cure(layer, err), Err: &layerError{layer, err}}
+		Hint: cmp.Or(bailey.HintOf(err), cure(layer, err)), Err: &layerError{layer, err}}
 }
 
 // refused turns a report of PID 1 into words: which step, whose layer, what to do.

@@ -95,7 +95,10 @@ func TestLayerIsWhatHolds(t *testing.T) {
 		if layer == layerWatcher {
 			absent = layerCgroup
 		}
-		if names := strings.Join(cage.Layers, " "); !strings.Contains(names+" ", " "+layer+" ") || strings.Contains(names, " "+layerCgroup+" ") == (absent != "") {
+		if ktest.Has("landlock") != nil {
+			absent = strings.TrimSpace("landlock " + absent)
+		}
+		if names := strings.Join(cage.Layers, " "); !strings.Contains(names+" ", " "+layer+" ") || strings.Contains(names, " "+layerCgroup+" ") == (layer == layerWatcher) {
 			t.Errorf("layers %s", names)
 		}
 		if got := strings.Join(cage.Absent, " "); got != absent {

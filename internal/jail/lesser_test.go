@@ -26,7 +26,7 @@ import (
 // lesserJail is a jail whose host is taken for one without namespaces. Its cages' uid is no other test's.
 func lesserJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
-	ktest.Require(t, "landlock", "seccomp")
+	enough(t)
 	if cfg.HostUID == 0 {
 		cfg.HostUID = DefaultHostUID + 1 + os.Getpid()%1000
 	}
@@ -34,6 +34,15 @@ func lesserJail(t testing.TB, cfg Config) *Jail {
 	rootsProbe(t, j)
 	j.chosen, j.lesser = true, "this host is taken for one without namespaces"
 	return j
+}
+
+// enough skips t where the kernel has not what the lesser cage is made of.
+func enough(t testing.TB) {
+	t.Helper()
+	ktest.Require(t, "landlock", "seccomp")
+	if abi := landlockABI(); abi < leastEdition {
+		ktest.Missing(t, "landlock-edition", fmt.Errorf("Landlock's edition is %d, and the cage takes %d", abi, leastEdition))
+	}
 }
 
 // rootsProbe skips t where a user has built the probe: this cage runs no copies.

@@ -92,6 +92,10 @@ func openNests(dir string, create bool) (*os.File, error) {
 	}
 	f, err := openFolder(unix.AT_FDCWD, dir)
 	if err != nil {
+		var st unix.Stat_t
+		if errors.Is(err, unix.EACCES) && unix.Lstat(dir, &st) == nil && int(st.Uid) != os.Geteuid() {
+			return nil, squatted(dir, err)
+		}
 		return nil, err
 	}
 	var st unix.Stat_t
@@ -101,7 +105,11 @@ func openNests(dir string, create bool) (*os.File, error) {
 		}
 	}
 	f.Close()
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: dir + " belongs to another user", Err: err,
+	return nil, squatted(dir, err)
+}
+
+func squatted(dir string, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " belongs to another user", Err: err,
 		Hint: "remove it, or set TMPDIR to a directory of your own"}
 }
 

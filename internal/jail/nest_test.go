@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // newNestsDir gives a jail a directory of its own for nests, away from other tests'.
@@ -141,10 +143,26 @@ func TestNestsRefused(t *testing.T) {
 		if err == nil {
 			n.remove()
 			t.Errorf("%s was used", p)
-		} else if !strings.Contains(err.Error(), "tmp-private") || bailey.HintOf(err) == "" {
+		} else if !strings.Contains(err.Error(), "tmp-private") || p != link && !strings.Contains(bailey.HintOf(err), "directory of your own") {
 			t.Errorf("%v (%s)", err, bailey.HintOf(err))
 		}
 	}
+}
+
+// TestNestsOfAnotherUser: one that cannot even be opened is told as what it is, with the cure.
+func TestNestsOfAnotherUser(t *testing.T) {
+	ktest.Require(t, "root")
+	squat := filepath.Join(public(t), "squat")
+	os.Mkdir(squat, 0o711)
+	os.Chown(squat, stranger, strangers)
+	done := make(chan error)
+	go func() { // whose thread ends with it: as a user without rights, as far as files go (setfsuid(2))
+		runtime.LockOSThread()
+		unix.RawSyscall(unix.SYS_SETFSUID, stranger+1, 0, 0)
+		_, err := newNest(squat, 0, 0)
+		done <- err
+	}()
+	wants(t, <-done, "tmp-private", "directory of your own")
 }
 
 func TestStatusField(t *testing.T) {

@@ -57,6 +57,7 @@ func wants(t *testing.T, err error, layer, hint string) {
 }
 
 func TestNoUserNamespaces(t *testing.T) {
+	enough(t)
 	if lesser(t, "no user namespaces", unix.CAP_SYS_RESOURCE) {
 		return
 	}

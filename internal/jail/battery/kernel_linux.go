@@ -65,8 +65,18 @@ func kernel() []Probe {
 		{Name: "kernel/core-pattern", try: func(*Scene) verdict { return setting("kernel/core_pattern") }},
 		{Name: "kernel/modprobe", try: func(*Scene) verdict { return setting("kernel/modprobe") }},
 		{Name: "kernel/binfmt", try: func(*Scene) verdict { return setting("fs/binfmt_misc/register") }},
-		{Name: "kernel/sysrq", try: func(*Scene) verdict { return refused(open(unix.O_WRONLY)("/proc/sysrq-trigger"), "the key") }},
+		{Name: "kernel/sysrq", try: sysrq},
 	}
+}
+
+// sysrq opens what commands the kernel. /dev/null in its place takes every command.
+func sysrq(*Scene) verdict {
+	const trigger = "/proc/sysrq-trigger"
+	var st unix.Stat_t
+	if unix.Stat(trigger, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && uint64(st.Rdev) == unix.Mkdev(1, 3) {
+		return held("covered by /dev/null")
+	}
+	return refused(open(unix.O_WRONLY)(trigger), "the key")
 }
 
 // keyring turns a negative id into an argument.

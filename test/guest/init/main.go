@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -74,6 +75,12 @@ func perform(mark string, i int, c guest.Command) {
 	unix.Kill(-1, unix.SIGKILL)
 	for err = nil; err != unix.ECHILD; { // every orphan is this process's child
 		_, err = unix.Wait4(-1, nil, 0, nil)
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		left, _ := filepath.Glob(dir + "/*")
+		for _, name := range left {
+			os.RemoveAll(name)
+		}
 	}
 	say("end", end)
 }
