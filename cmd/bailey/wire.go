@@ -65,7 +65,7 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.workspaces, err = s.spine(home, nil); err != nil {
 		return s, err
 	}
-	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, s.pins.Learn, log); err != nil {
+	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.ledger.Note, s.pins.Learn, log); err != nil {
 		return s, err
 	}
 	s.gateway, err = gateway.Listen(gateway.Config{

@@ -12,8 +12,8 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
-	rules  func() *redact.Rules // compiled once, when the first session wants a table
-	mu     sync.Mutex
+	mu     sync.Mutex           // guards what follows
+	rules  func() *redact.Rules // compiled once, when the first session wants a table; or those in use
 	tables map[bailey.SessionID]*redact.Table
 }
 
@@ -32,8 +32,24 @@ func builtInRules() *redact.Rules {
 	return rules
 }
 
-// newTable returns the empty table of a new session, under the rules that hold now.
+// newTable returns the empty table of a new session, under the rules that hold now. Its caller holds mu.
 func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
+
+// Use puts c into force for the sessions that begin from now on. Those that are open keep what they began with,
+// and so does everything when c does not compile.
+func (r *Redaction) Use(c redact.Config) error {
+	rules, err := redact.Compile(c)
+	if err == nil {
+		r.use(rules)
+	}
+	return err
+}
+
+func (r *Redaction) use(rules *redact.Rules) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rules = func() *redact.Rules { return rules }
+}
 
 func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
