@@ -72,6 +72,18 @@ func openDesk(home gateway.Home, w *gateway.Workspaces, r *gateway.Redaction, no
 	return d, err
 }
 
+// lastApplied reads what operators applied last from the ledger of a home without a gateway.
+func lastApplied(home gateway.Home) (last gateway.Applied, err error) {
+	err = eachEntry(home.Ledger(), func(e audit.Entry) error {
+		if e.Kind != gateway.ApplyEvent {
+			return nil
+		}
+		last = gateway.Applied{}
+		return json.Unmarshal(e.Data, &last)
+	})
+	return last, err
+}
+
 func (d *desk) keep(kind string, c configuration) {
 	if kind == undoEvent {
 		delete(d.configured, c.File)

@@ -42,6 +42,7 @@ type SettingsState struct {
 	Workspaces []string      `json:"workspaces"`         // what the file says
 	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
 	Fault      string        `json:"fault,omitempty"`    // why the file cannot be used as it is
+	Cure       string        `json:"cure,omitempty"`     // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`      // the directory asked about, canonical
 	Inside     bool          `json:"inside,omitempty"`   // it lies in one of the file's workspaces
 	Refusal    string        `json:"refusal,omitempty"`  // why calls get no workspace now
@@ -172,7 +173,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	st.Changed = st.Digest != s.applied.Digest
 	said, err := ParseSettings(text)
 	if err != nil {
-		st.Fault = err.Error()
+		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
 	st.Workspaces, st.Redaction = said.Workspaces, expressions(said.Redaction)
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)

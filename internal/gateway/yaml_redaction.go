@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"bailey"
 	"bailey/internal/redact"
@@ -36,7 +37,7 @@ func redaction(n ast.Node) (redact.Config, error) {
 // ruling is a configuration as it is read, and where its rules stand.
 type ruling struct {
 	redact.Config
-	patterns, allow []ast.Node
+	patterns, allow []*token.Token
 }
 
 func (r *ruling) pattern(n ast.Node) error {
@@ -48,11 +49,11 @@ func (r *ruling) pattern(n ast.Node) error {
 	case err != nil:
 		return err
 	case p.Category == "" || p.Regexp == "":
-		return fault(n, "a pattern wants a category and a regexp")
+		return faultAt(begin(n), "a pattern wants a category and a regexp")
 	case len(p.Hides) == 0:
-		return fault(n, "the pattern of %s wants an example in hides that shows what it finds", p.Category)
+		return faultAt(begin(n), "the pattern of %s wants an example in hides that shows what it finds", p.Category)
 	}
-	r.Patterns, r.patterns = append(r.Patterns, p), append(r.patterns, n)
+	r.Patterns, r.patterns = append(r.Patterns, p), append(r.patterns, begin(n))
 	return nil
 }
 
@@ -63,11 +64,11 @@ func (r *ruling) allowance(n ast.Node) error {
 	case err != nil:
 		return err
 	case a.Regexp == "":
-		return fault(n, "an allowance wants a regexp")
+		return faultAt(begin(n), "an allowance wants a regexp")
 	case len(a.Passes) == 0:
-		return fault(n, "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
+		return faultAt(begin(n), "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
 	}
-	r.Allow, r.allow = append(r.Allow, a), append(r.allow, n)
+	r.Allow, r.allow = append(r.Allow, a), append(r.allow, begin(n))
 	return nil
 }
 
@@ -93,14 +94,22 @@ func (r *ruling) tried() error {
 		_, err := redact.Compile(redact.Config{Patterns: r.Patterns[:p], Allow: r.Allow[:n-p]})
 		return err
 	}
-	nodes := slices.Concat(r.patterns, r.allow)
-	if upTo(len(nodes)) == nil {
+	places := slices.Concat(r.patterns, r.allow)
+	if upTo(len(places)) == nil {
 		return nil
 	}
-	bad := sort.Search(len(nodes), func(i int) bool { return upTo(i+1) != nil })
+	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
 	why := upTo(bad + 1)
-	return &bailey.Error{Kind: bailey.Invalid, Message: place(nodes[bad].GetToken()) + ": " + why.Error(),
+	return &bailey.Error{Kind: bailey.Invalid, Message: place(places[bad]) + ": " + why.Error(),
 		Hint: bailey.HintOf(why) + ", then bailey init --apply"}
+}
+
+// begin is where a mapping begins: its first key. The parser's own answer is the colon after it.
+func begin(n ast.Node) *token.Token {
+	if pairs, _ := pairsOf(n); len(pairs) > 0 {
+		return pairs[0].Key.GetToken()
+	}
+	return n.GetToken()
 }
 
 // text reads one text.
