@@ -49,8 +49,8 @@ type stack struct {
 }
 
 // build wires a gateway for home and opens its socket last: a client that connects is served.
-func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, err error) {
-	s = &stack{log: log, home: home, since: time.Now(), bare: jail.Bare}
+func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
+	s = &stack{log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -69,7 +69,7 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 		return s, err
 	}
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.gate, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
+		Home: home, Gate: s.gate, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live,
 	})
 	if err != nil {
@@ -101,7 +101,6 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 		return nil, err
 	}
 	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
-	s.redaction = gateway.NewRedaction()
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
@@ -173,6 +172,7 @@ func (s *stack) close() {
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 	return mcp.Serve(ctx, mcp.Config{
 		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
+		Hide: func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}, conn)
 }
 

@@ -32,6 +32,8 @@ type Config struct {
 	Home       Home
 	Gate       Gate
 	Workspaces *Workspaces
+	// Redaction hides what sessions say of themselves, and what a look complains of: that quotes calls.
+	Redaction *Redaction
 	// Looks are the verbs that merely look, by name.
 	Looks map[string]Verb
 	// Acts are the operator verbs, by name: they change something, and a query for one says by what

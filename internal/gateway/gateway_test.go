@@ -64,7 +64,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
 	home := Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
-	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Looks: map[string]func(context.Context, Query, bailey.Call) (any, error){
 			"ping": func(context.Context, Query, bailey.Call) (any, error) { return "pong", nil },
 			"error": func(context.Context, Query, bailey.Call) (any, error) {

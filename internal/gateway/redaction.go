@@ -51,6 +51,13 @@ func (r *Redaction) use(rules *redact.Rules) {
 	r.rules = func() *redact.Rules { return rules }
 }
 
+// fresh returns a table that no session has.
+func (r *Redaction) fresh() *redact.Table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newTable()
+}
+
 func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,6 +80,11 @@ func (r *Redaction) Learn(id bailey.SessionID, secrets []bailey.Secret) {
 func (r *Redaction) Value(id bailey.SessionID, v any) any {
 	out, _ := r.table(id).JSON(v)
 	return out
+}
+
+// Text returns s redacted.
+func (r *Redaction) Text(id bailey.SessionID, s string) string {
+	return hide(r.table(id), s)
 }
 
 // Writer redacts on the way to w.

@@ -56,7 +56,8 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	verb := g.Looks[q.Verb]
-	if act := g.Acts[q.Verb]; act != nil {
+	act := g.Acts[q.Verb]
+	if act != nil {
 		verb = operated(act)
 	}
 	switch {
@@ -66,11 +67,14 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.mcp(ctx, conn, from)
 	case verb != nil:
 		answer, err := verb(ctx, q, from)
-		if err != nil {
+		switch {
+		case err == nil:
+			conn.WriteJSON(frameResult, answer)
+		case act != nil: // an operator has to read the name of what is to be mended
 			conn.WriteJSON(frameError, newFailure(err))
-			return
+		default:
+			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
 		}
-		conn.WriteJSON(frameResult, answer)
 	default:
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
@@ -142,12 +146,14 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call) {
 	from.Door = "mcp"
 	id := from.Session.ID
-	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": from.Dir}
+	shown := from
+	shown.Dir = g.Redaction.Text(id, from.Dir)
+	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": shown.Dir}
 	if err := g.Note(ctx, "session.start", event); err != nil {
 		conn.WriteJSON(frameError, newFailure(err))
 		return
 	}
-	defer g.Live.connect(from)()
+	defer g.Live.connect(shown)()
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return
 	}

@@ -101,6 +101,11 @@ func newFailure(err error) failure {
 	return failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
 }
 
+// hidden is the failure as the session may read it.
+func (f failure) hidden(r *Redaction, id bailey.SessionID) failure {
+	return failure{f.Kind, r.Text(id, f.Message), r.Text(id, f.Hint)}
+}
+
 func (f failure) err() error {
 	return &bailey.Error{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
 }

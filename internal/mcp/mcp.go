@@ -67,6 +67,8 @@ type Config struct {
 	Dir       string // the client's working directory, absolute
 	Version   string // Bailey's own
 	Log       *slog.Logger
+	// Hide redacts the text of protocol errors, which quote what was sent.
+	Hide func(string) string
 }
 
 // instructions reach every model that is connected, so they are short.
@@ -81,14 +83,14 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 // When the peer has sent its last byte, open calls get two seconds to be answered, so that a
 // conversation can be piped in whole; then they are cancelled.
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
-	if cfg.Gate == nil {
+	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
-		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate"}
+		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate, or no redaction"}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := newConn(rw)
+	c := newConn(rw, cfg.Hide)
 	s := &session{Config: cfg, conn: c, page: 1000}
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
