@@ -13,21 +13,35 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
+	rules  func() *redact.Rules // compiled once, when the first session wants a table
 	mu     sync.Mutex
 	tables map[bailey.SessionID]*redact.Table
 }
 
 // NewRedaction returns one without sessions.
 func NewRedaction() *Redaction {
-	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
+	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}, rules: sync.OnceValue(builtInRules)}
 }
+
+// builtInRules are all that package redact has. Compile has nothing to complain of in the zero Config; if it
+// had, a gateway that hides less than it says must not go on.
+func builtInRules() *redact.Rules {
+	rules, err := redact.Compile(redact.Config{})
+	if err != nil {
+		panic(err)
+	}
+	return rules
+}
+
+// newTable returns the empty table of a new session, under the rules that hold now.
+func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
 
 func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.tables[id]
 	if !ok {
-		t = redact.NewTable()
+		t = r.newTable()
 		r.tables[id] = t
 	}
 	return t
