@@ -80,7 +80,8 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	})
 }
 
-// spine wires the gate and what it stands on. observe may be nil.
+// spine wires the gate and what it stands on: the packs and the policy that ship, unless there are others already.
+// observe may be nil.
 func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -89,11 +90,15 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
 		return nil, err
 	}
-	if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
-		return nil, err
+	if s.catalog == nil {
+		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
+			return nil, err
+		}
 	}
-	if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
-		return nil, err
+	if s.policy == nil {
+		if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
+			return nil, err
+		}
 	}
 	homes := gateway.Homes()
 	masks := gateway.Masks(home, homes)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"io"
+	"slices"
 	"sync"
 
 	"bailey"
@@ -92,17 +93,27 @@ func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWrite
 	return r.table(id).Writer(w)
 }
 
-// Again redacts what a hook made of redacted output. Tokens in it are the session's own: they are
-// taken back and made anew, so that each stays the token it was.
+// Again redacts what a hook made of redacted output. The session's tokens in it stay what they are.
 func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
-	t := r.table(id)
-	out, _ := t.Text(t.Restore(string(seen)))
-	return []byte(out)
+	return []byte(r.table(id).Again(string(seen)))
 }
 
-// Restore gives nothing back: this version makes no pseudonyms, and a secret's token stays a token.
-func (r *Redaction) Restore(_ bailey.SessionID, _ *pack.Capability, input map[string]any) (map[string]any, []string, error) {
-	return input, nil, nil
+// Restore gives the tokens in an input back what they stand for: addresses where the schema says that a value is a
+// place, secrets where it says acceptsSecret. It names the categories of the secrets, sorted: policy has to permit them.
+func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[string]any) (map[string]any, []string, error) {
+	t := r.table(id)
+	var secrets []string
+	out := m.Rewrite(input, func(s string, in pack.Text) string {
+		s, given := t.Give(s, redact.Grant{Type: in.Format, Secrets: in.AcceptsSecret})
+		for _, c := range given {
+			if !redact.Pseudonym(c) && !slices.Contains(secrets, c) {
+				secrets = append(secrets, c)
+			}
+		}
+		return s
+	})
+	slices.Sort(secrets)
+	return out, secrets, nil
 }
 
 // End forgets a session's map.

@@ -75,7 +75,10 @@ type Config struct {
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
 	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
-	`A call that needs a person's approval returns as pending; nothing you can do answers it.`
+	`A call that needs a person's approval returns as pending; nothing you can do answers it. ` +
+	`[REDACTED_IPV4_1] and the like stand for what is hidden from you, the same thing each time in this session: pass such a token on as it is. ` +
+	`As a path, a host or a URL's host the gate puts an address back; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
+	`[REDACTED__ with two underscores is how data that itself reads [REDACTED_ is shown.`
 
 // Serve speaks MCP on rw until the peer ends the connection or ctx does, and returns when every call it
 // carried has ended. It closes rw, whose Close has to end a blocked Read and Write, as a socket's does.
