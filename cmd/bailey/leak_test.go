@@ -23,19 +23,19 @@ import (
 	"bailey/internal/gateway"
 )
 
-// secrets are of a dozen kinds. They are put together here, so that nobody who scans this file finds one.
-type secrets struct {
+// samples are secrets of a dozen kinds. They are put together here, so that nobody who scans this file finds one.
+type samples struct {
 	kind map[string]string // kind → what must be seen nowhere
 	text string            // all of them, each where one of its kind would stand
 }
 
-func newSecrets() secrets {
+func newSamples() samples {
 	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	var key []string
 	for i := range 4 {
 		key = append(key, base64.StdEncoding.EncodeToString([]byte(fmt.Sprintf("%d:q8Zt4LwXn27VbRk05mPsUy9GhJc3FaDeW1oTiQxN6vKzBlYuOpM", i)))[:64])
 	}
-	s := secrets{kind: map[string]string{
+	s := samples{kind: map[string]string{
 		"aws":      "AKIA" + "Q3EGRZ7XJ5TVBN2M",
 		"awsKey":   "wJ4lrXUtnF3MI7K9MDENGbPxRf" + "iCYz8Qv2LkT0pH",
 		"github":   "ghp_" + "k3Vt9QxLmZ27RbYwN8sHd4JcPfUe61GaTo0i",
@@ -74,7 +74,7 @@ func forms(secret string) (all []string) {
 }
 
 // seek reports every secret that stands in what came back.
-func (s secrets) seek(t *testing.T, where string, seen []byte) {
+func (s samples) seek(t *testing.T, where string, seen []byte) {
 	t.Helper()
 	for kind, secret := range s.kind {
 		for _, form := range forms(secret) {
@@ -89,12 +89,12 @@ func (s secrets) seek(t *testing.T, where string, seen []byte) {
 // leaky is a yard whose repository lies in a directory, and holds files, commits and a remote, that are full of secrets.
 type leaky struct {
 	*yard
-	secrets
+	samples
 	out map[string][]byte // what came back, by what was asked
 }
 
 func newLeaky(t *testing.T) *leaky {
-	l := &leaky{yard: newYard(t), secrets: newSecrets(), out: map[string][]byte{}}
+	l := &leaky{yard: newYard(t), samples: newSamples(), out: map[string][]byte{}}
 	k := l.kind
 	l.env = append(l.env, "AWS_SECRET_ACCESS_KEY="+k["awsKey"], "AWS_ACCESS_KEY_ID="+k["aws"], "GITHUB_TOKEN="+k["github"], "PGPASSWORD="+k["password"],
 		"DATABASE_URL=postgres://app:"+k["urlWord"]+"@db.example.net/app", "SSH_CLIENT="+k["ipv4"]+" 4711 22")
@@ -261,7 +261,7 @@ func (breaking) Decide(r bailey.Request) bailey.Decision {
 
 // TestLogHoldsNoSecret: a stage that panics with a call's arguments, and whatever logs them, leaves none in the gateway's log.
 func TestLogHoldsNoSecret(t *testing.T) {
-	y, s := newYard(t), newSecrets()
+	y, s := newYard(t), newSamples()
 	home := gateway.Home(string(y.home) + "-2")
 	var log bytes.Buffer
 	r := gateway.NewRedaction()
