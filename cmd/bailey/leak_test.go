@@ -230,6 +230,11 @@ func TestNothingLeaks(t *testing.T) {
 		t.Errorf("the calls did not end in all ways: %v", ended)
 	}
 	l.cli("receipts", "list")
+	run := l.command(l.program, "jail", "run", "--yes", "--ro", ".", "--env", "PGPASSWORD", "--", "printf", "%s", l.text+k["password"])
+	run.Dir, run.Env = l.repo, append(run.Env, "BAILEY_OPERATOR=1")
+	if out, err := run.Output(); err != nil || string(out) != l.text+k["password"] { // a person's own, as it is
+		t.Errorf("jail run: %v, %s", err, out)
+	}
 	l.files(t)
 	tokens := 0
 	for _, where := range slices.Sorted(func(yield func(string) bool) {

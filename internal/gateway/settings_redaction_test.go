@@ -162,3 +162,17 @@ func TestRedactionOfOtherVersions(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 }
+
+// TestDocumentedRules: what docs/operations.md shows can be applied as it stands there.
+func TestDocumentedRules(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\nredaction:")
+	example, _, _ = strings.Cut("redaction:"+example, "```")
+	said, err := ParseSettings([]byte(example))
+	if c := said.Redaction; err != nil || len(c.Patterns) != 1 || len(c.Allow) != 1 || len(c.Without) != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
