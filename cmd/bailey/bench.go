@@ -60,7 +60,7 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	}
 	defer os.RemoveAll(dir)
 	times := map[string][]time.Duration{}
-	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), redaction: gateway.NewRedaction(), bare: jail.Bare}
+	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: jail.Bare}
 	defer s.close()
 	if _, err := s.spine(gateway.Home(dir), func(stage string, took time.Duration) { times[stage] = append(times[stage], took) }); err != nil {
 		return benchRows{}, err

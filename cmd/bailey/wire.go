@@ -106,6 +106,9 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 		return nil, err
 	}
 	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
+	if s.redaction == nil {
+		s.redaction = gateway.NewRedaction()
+	}
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
