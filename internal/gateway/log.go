@@ -24,7 +24,7 @@ func (v veil) Handle(ctx context.Context, rec slog.Record) error {
 	out := slog.NewRecord(rec.Time, rec.Level, "a record could not be redacted and is left out", rec.PC)
 	func() {
 		defer func() { recover() }()
-		t := v.redaction.fresh()
+		t := v.redaction.newTable()
 		hidden := slog.NewRecord(rec.Time, rec.Level, hide(t, rec.Message), rec.PC)
 		rec.Attrs(func(a slog.Attr) bool { hidden.AddAttrs(hideAttr(t, a)); return true })
 		out = hidden
@@ -33,7 +33,7 @@ func (v veil) Handle(ctx context.Context, rec slog.Record) error {
 }
 
 func (v veil) WithAttrs(attrs []slog.Attr) slog.Handler {
-	t, hidden := v.redaction.fresh(), make([]slog.Attr, len(attrs))
+	t, hidden := v.redaction.newTable(), make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
 		hidden[i] = hideAttr(t, a)
 	}
@@ -78,7 +78,7 @@ type veiledLines struct {
 }
 
 func (v veiledLines) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(v.w, hide(v.redaction.fresh(), string(b))); err != nil {
+	if _, err := io.WriteString(v.w, hide(v.redaction.newTable(), string(b))); err != nil {
 		return 0, err
 	}
 	return len(b), nil

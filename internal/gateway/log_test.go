@@ -89,7 +89,7 @@ func TestLogStaysReadable(t *testing.T) {
 // TestLogOutlivesItsRedaction: it is written to where something just broke.
 func TestLogOutlivesItsRedaction(t *testing.T) {
 	var out bytes.Buffer
-	r := &Redaction{rules: func() *redact.Rules { panic("no rules") }}
+	var r *Redaction // any use of it panics
 	slog.New(r.Log(slog.NewTextHandler(&out, nil))).Error("of "+logAddress, "from", logAddress)
 	if got := out.String(); !strings.Contains(got, "level=ERROR") || strings.Contains(got, logAddress) {
 		t.Errorf("%q", got)

@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"bailey"
 	"bailey/internal/gate"
@@ -13,14 +14,14 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
-	mu     sync.Mutex           // guards what follows
-	rules  func() *redact.Rules // compiled once, when the first session wants a table; or those in use
-	tables map[bailey.SessionID]*redact.Table
+	inForce atomic.Pointer[redact.Rules] // nil: what is built in
+	mu      sync.Mutex
+	tables  map[bailey.SessionID]*redact.Table // guarded by mu
 }
 
 // NewRedaction returns one without sessions.
 func NewRedaction() *Redaction {
-	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}, rules: sync.OnceValue(builtInRules)}
+	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
 }
 
 // builtInRules are all that package redact has. Compile has nothing to complain of in the zero Config; if it
@@ -33,7 +34,14 @@ func builtInRules() *redact.Rules {
 	return rules
 }
 
-// newTable returns the empty table of a new session, under the rules that hold now. Its caller holds mu.
+func (r *Redaction) rules() *redact.Rules {
+	if own := r.inForce.Load(); own != nil {
+		return own
+	}
+	return builtInRules()
+}
+
+// newTable returns an empty table, for a new session or for a text of its own, under the rules that hold now.
 func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
 
 // Use puts c into force for the sessions that begin from now on. Those that are open keep what they began with,
@@ -41,22 +49,9 @@ func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
 func (r *Redaction) Use(c redact.Config) error {
 	rules, err := redact.Compile(c)
 	if err == nil {
-		r.use(rules)
+		r.inForce.Store(rules)
 	}
 	return err
-}
-
-func (r *Redaction) use(rules *redact.Rules) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rules = func() *redact.Rules { return rules }
-}
-
-// fresh returns a table that no session has.
-func (r *Redaction) fresh() *redact.Table {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.newTable()
 }
 
 func (r *Redaction) table(id bailey.SessionID) *redact.Table {

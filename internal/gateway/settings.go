@@ -217,7 +217,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	}
 	s.applied, s.shut = by, nil
 	s.workspaces.use(by.Workspaces, nil)
-	s.redaction.use(rules)
+	s.redaction.inForce.Store(rules)
 	return by, nil
 }
 

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"bailey"
@@ -175,4 +178,27 @@ func TestDocumentedRules(t *testing.T) {
 	if c := said.Redaction; err != nil || len(c.Patterns) != 1 || len(c.Allow) != 1 || len(c.Without) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
+}
+
+// TestRulesChangeUnderWay: sessions begin, and records are logged, while rules change. It is for the race detector.
+func TestRulesChangeUnderWay(t *testing.T) {
+	r := NewRedaction()
+	log := slog.New(r.Log(slog.NewTextHandler(io.Discard, nil)))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 20 {
+				if err := r.Use(redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: "TCK-[0-9]+"}}}); err != nil {
+					t.Error(err)
+				}
+				id := bailey.SessionID(fmt.Sprint("s-", i, "-", n))
+				if got := r.Text(id, "TCK-12 of "+logAddress); got != "[REDACTED_TICKET_1] of [REDACTED_IPV4_1]" {
+					t.Error(got)
+				}
+				log.Info("TCK-12")
+				r.End(id)
+			}
+		})
+	}
+	all.Wait()
 }
