@@ -42,8 +42,8 @@ func ParseSettings(text []byte) (c Contents, err error) {
 	}
 	c.Workspaces = []string{}
 	err = each(body, "setting", keys{
-		"workspaces": func(n ast.Node) (err error) { c.Workspaces, err = workspaces(n); return err },
-		"redaction":  func(n ast.Node) (err error) { c.Redaction, err = redaction(n); return err },
+		"workspaces": func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
+		"redaction":  func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
 	})
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err

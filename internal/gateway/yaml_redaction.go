@@ -13,9 +13,9 @@ import (
 	"bailey/internal/redact"
 )
 
-// redaction reads the key of that name. A rule without an example is one that nobody tried, so it is
+// rulesOf reads the key redaction. A rule without an example is one that nobody tried, so it is
 // refused; those it has are tried here.
-func redaction(n ast.Node) (redact.Config, error) {
+func rulesOf(n ast.Node) (redact.Config, error) {
 	var r ruling
 	err := each(n, "part of redaction", keys{
 		"patterns": func(n ast.Node) error { return items(n, "patterns wants a list of patterns", r.pattern) },

@@ -28,7 +28,7 @@ const freshSettings = `# Settings of Bailey in this home. A change takes effect 
 workspaces:
 `
 
-func workspaces(n ast.Node) ([]string, error) {
+func workspacesOf(n ast.Node) ([]string, error) {
 	dirs := []string{}
 	err := items(n, "workspaces wants a list of directories", func(item ast.Node) error {
 		n, ok := item.(*ast.StringNode)
