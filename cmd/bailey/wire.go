@@ -41,6 +41,7 @@ type stack struct {
 
 	home       gateway.Home
 	redaction  *gateway.Redaction
+	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
@@ -70,7 +71,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	}
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.gate, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
-		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live,
+		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
 	})
 	if err != nil {
 		return s, err
@@ -109,6 +110,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
+	s.kept = gateway.NewKept(s.redaction)
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
@@ -226,6 +228,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":  s.search,
+		keptLook:  s.keptSessions,
 		"changes": s.changes,
 		"status":  s.status,
 	}

@@ -51,7 +51,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)
-	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load() > maxConns {
+	if (q.Verb == "call" || q.Verb == "mcp" || q.Verb == redactVerb) && g.busy.Load() > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
 	}
@@ -65,6 +65,8 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from)
+	case q.Verb == redactVerb:
+		g.redact(ctx, conn, q, from)
 	case verb != nil:
 		answer, err := verb(ctx, q, from)
 		switch {
@@ -112,6 +114,8 @@ func parseQuery(b []byte) (q Query, err error) {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
 	case q.Verb == "call" && q.Call == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
+	case q.Verb == redactVerb && q.Redact == nil:
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a redact query without a mode"}
 	}
 	return q, nil
 }

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/redact"
+)
+
+// keptLook is the look at what sessions of redact the gateway keeps.
+const keptLook = "redactions"
+
+// redaction is the words of `bailey redact`.
+type redaction struct {
+	session                string
+	restore, report, lines bool
+	yes                    bool
+}
+
+func (a *app) redactVerb() *cobra.Command {
+	var r redaction
+	cmd := &cobra.Command{
+		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
+		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
+[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in.
+What was hidden is counted on stderr at the end, with the session that has the map and the command that
+gives it back.
+
+The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
+and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
+
+--restore puts back what the tokens in stdin stand for, and leaves those of no secret of the session. It is
+an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
+--yes. The ledger has it (redact.restore) before the first byte comes out.
+
+--report prints what would be hidden, by category, and no text; nothing is kept.
+
+--jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
+"end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
+redacted. A line that is none, or longer than 16 MiB, ends it with its number and exit code 2.
+
+With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
+
+Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
+what comes out before you give it away.`,
+		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.redact(cmd.Context(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.session, "session", "", "go on with the session `ID`")
+	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
+	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
+	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
+	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
+	cmd.RegisterFlagCompletionFunc("session", keptIDs)
+	return cmd
+}
+
+// query checks that the words go together.
+func (r redaction) query() (gateway.RedactQuery, error) {
+	q := gateway.RedactQuery{Mode: gateway.Hide, Session: bailey.SessionID(r.session)}
+	why, cure := "", ""
+	switch {
+	case r.report && (r.restore || r.lines) || r.restore && r.lines:
+		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
+	case r.restore && r.session == "":
+		why, cure = "--restore wants the session whose tokens they are", "bailey redact printed it: --session s-…"
+	case r.report && r.session != "":
+		why, cure = "--report has no session: nothing is kept of it", "leave --session out"
+	case r.yes && !r.restore:
+		why, cure = "--yes is for --restore", "leave it out"
+	case r.restore:
+		q.Mode = gateway.Restore
+	case r.report:
+		q.Mode = gateway.Report
+	case r.lines:
+		q.Mode = gateway.Lines
+	}
+	if why != "" {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: cure}
+	}
+	return q, nil
+}
+
+// redact streams stdin through the gateway. The detectors and the maps are there: this process has neither.
+func (a *app) redact(ctx context.Context, r redaction) error {
+	out := a.stdout
+	if a.json && !r.report {
+		a.stdout = a.stderr // for all that is said, errors too
+	}
+	q, err := r.query()
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var op gateway.Operator
+	if r.restore {
+		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
+			return err
+		}
+	}
+	if isTerminal(os.Stdin) {
+		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
+	}
+	ctx, stop := untilSignal(ctx, syscall.SIGPIPE) // a reader that went away ends it
+	defer stop()
+	done, err := c.Redact(ctx, q, op, a.stdin, out)
+	switch {
+	case err != nil:
+		return err
+	case r.report:
+		return a.reported(done)
+	case r.restore:
+		return a.restored(done)
+	}
+	return a.hidden(done)
+}
+
+// mayRestore asks for a session that is there, and for a person who wants it.
+func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes bool) (gateway.Operator, error) {
+	var s keptSessions
+	if err := c.Look(ctx, gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
+		return "", err
+	}
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Sessions[0].Texts, "text"))
+	return operatorBeside(ctx, "redact --restore", question, yes)
+}
+
+// hidden says on stderr what was hidden, and how it comes back.
+func (a *app) hidden(r gateway.Redacted) error {
+	back := ""
+	if r.Session != "" {
+		back = "bailey redact --restore --session " + string(r.Session)
+	}
+	if a.json {
+		return a.print(struct {
+			OK bool `json:"ok"`
+			gateway.Redacted
+			Restore string `json:"restore,omitempty"`
+		}{true, r, back})
+	}
+	var parts []string
+	for _, h := range r.Categories {
+		part := fmt.Sprintf("%d %s", h.Finds, h.Category)
+		if h.Distinct < h.Finds {
+			part += fmt.Sprintf(" (%d different)", h.Distinct)
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		fmt.Fprintln(a.stderr, "bailey: nothing was found to hide")
+	} else {
+		fmt.Fprintf(a.stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
+	}
+	if r.Lost > 0 {
+		fmt.Fprintf(a.stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
+	}
+	if back != "" {
+		fmt.Fprintf(a.stderr, "  to give them back in an answer: %s\n", back)
+	}
+	return nil
+}
+
+func (a *app) restored(r gateway.Redacted) error {
+	if a.json {
+		return a.print(struct {
+			OK       bool             `json:"ok"`
+			Session  bailey.SessionID `json:"session"`
+			Restored int              `json:"restored"`
+			Left     int              `json:"left"`
+		}{true, r.Session, r.Restored, r.Left})
+	}
+	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
+	if r.Left > 0 {
+		fmt.Fprintf(a.stderr, "  %s left as it stands: nothing in this session has it\n", times(r.Left, "token"))
+	}
+	return nil
+}
+
+func (a *app) reported(r gateway.Redacted) error {
+	if a.json {
+		return a.print(struct {
+			OK         bool             `json:"ok"`
+			Found      int              `json:"found"`
+			Categories []gateway.Hidden `json:"categories"`
+		}{true, r.Hidden, r.Categories})
+	}
+	if r.Hidden == 0 {
+		_, err := fmt.Fprintln(a.stdout, "nothing was found to hide")
+		return err
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "category\tfinds\tdifferent\tfirst line\t")
+	for _, h := range r.Categories {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
+	}
+	return w.Flush()
+}
+
+// times is a number and what is counted.
+func times(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// keptSessions is the answer to keptLook. It holds no text.
+type keptSessions struct {
+	Sessions []gateway.KeptSession `json:"sessions"`
+}
+
+// keptSessions is a look: which sessions there are, or one that is asked for.
+func (s *stack) keptSessions(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	id := text(q.Args, "session")
+	if id == "" {
+		return keptSessions{s.kept.List()}, nil
+	}
+	one, err := s.kept.Find(bailey.SessionID(id))
+	return keptSessions{[]gateway.KeptSession{one}}, err
+}
+
+// keptIDs completes --session. It starts no gateway: without one there is no session.
+func keptIDs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	home, err := gateway.FindHome()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var kept keptSessions
+	if (&gateway.Client{Home: home}).Look(cmd.Context(), gateway.Query{Verb: keptLook}, &kept) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, s := range kept.Sessions {
+		ids = append(ids, fmt.Sprintf("%s\t%s", s.ID, times(s.Texts, "text")))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
