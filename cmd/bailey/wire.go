@@ -111,7 +111,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 		s.redaction = gateway.NewRedaction()
 	}
 	s.kept = gateway.NewKept(s.redaction)
-	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
+	s.queue = approve.New(approve.Config{Note: s.ledger.Note, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
