@@ -446,7 +446,10 @@ func TestStreamIsSaidAgain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if n == 2 {
+			switch n {
+			case 1:
+				time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+			case 2:
 				conn.ReadFrame()
 				conn.WriteFrame(frameResult, nil)
 				_, b, _ := conn.ReadFrame()
