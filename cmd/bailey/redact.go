@@ -32,7 +32,7 @@ func (a *app) redactVerb() *cobra.Command {
 		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
 [REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in.
 What was hidden is counted on stderr at the end, with the session that has the map and the command that
-gives it back.
+gives it back. Ctrl-C is the end of the input.
 
 The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
 and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
@@ -116,12 +116,23 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	if isTerminal(os.Stdin) {
 		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
-	ctx, stop := untilSignal(ctx, syscall.SIGPIPE) // a reader that went away ends it
+	flow, in, stop := interruptible(ctx, a.stdin)
 	defer stop()
-	done, err := c.Redact(ctx, q, op, a.stdin, out)
+	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
+	defer stop()
+	done, err := c.Redact(flow, q, op, in, out)
+	if err == nil {
+		err = a.summed(r, done)
+	}
+	if err == nil && interrupted(ctx) {
+		return exit(128 + int(syscall.SIGINT))
+	}
+	return err
+}
+
+// summed says what it came to.
+func (a *app) summed(r redaction, done gateway.Redacted) error {
 	switch {
-	case err != nil:
-		return err
 	case r.report:
 		return a.reported(done)
 	case r.restore:

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -191,6 +192,59 @@ func TestKilledRedaction(t *testing.T) {
 	y.await("the end of the connections", func() bool { return sockets() == before })
 }
 
+// TestInterruptedRedaction: Ctrl-C is the end of a log that is followed, with its session; where nobody takes the output, the
+// next one ends it all the same.
+func TestInterruptedRedaction(t *testing.T) {
+	y := newYard(t)
+	for _, stalled := range []bool{false, true} {
+		cmd := y.command(y.program, "redact")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const setPipeSize, page = 1031, 4096 // F_SETPIPE_SZ, fcntl(2)
+		if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, out.(*os.File).Fd(), setPipeSize, page); errno != 0 {
+			t.Fatal(errno)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(in, "from 10.1.2.3 and on\n")
+		io.ReadFull(out, make([]byte, 5))
+		if stalled {
+			log := &again{text: []byte("from 10.1.2.3\n")}
+			go io.Copy(in, log)
+			y.await("more input than the output's pipe takes", func() bool { return log.given.Load() > 112<<10 })
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		if stalled {
+			ended := make(chan struct{})
+			go func() { cmd.Wait(); close(ended) }()
+			y.await("its end", func() bool {
+				select {
+				case <-ended:
+					return true
+				default:
+					cmd.Process.Signal(syscall.SIGINT)
+					return false
+				}
+			})
+		} else {
+			io.Copy(io.Discard, out)
+			cmd.Wait()
+		}
+		if code(cmd) != 130 || !stalled && !strings.Contains(said.String(), "--restore --session s-") {
+			t.Errorf("stalled %v: code %d, %s", stalled, code(cmd), &said)
+		}
+	}
+}
+
 // TestRedactHoldsLittle: neither the client nor the gateway grows with the text.
 func TestRedactHoldsLittle(t *testing.T) {
 	y := newYard(t)
@@ -220,12 +274,14 @@ func TestRedactHoldsLittle(t *testing.T) {
 
 // again is a text without an end.
 type again struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	given atomic.Int64
 }
 
 func (a *again) Read(b []byte) (int, error) {
 	n := copy(b, a.text[a.at:])
 	a.at = (a.at + n) % len(a.text)
+	a.given.Add(int64(n))
 	return n, nil
 }

@@ -86,7 +86,7 @@ func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: of what came out nothing is missing in between, the rest is",
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
 		Hint: "its sessions ended with it; redact the whole text again", Err: cutOff{err}}
 }
 

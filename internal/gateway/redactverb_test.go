@@ -125,8 +125,8 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 		return nil
 	})
 	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
-	if err != nil || len(notes) != 0 {
-		t.Fatalf("%v, %v", err, notes)
+	if err != nil {
+		t.Fatal(err)
 	}
 	seen := -1
 	out := writerFunc(func(b []byte) {
@@ -139,6 +139,8 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Restore, Session: r.Session}, Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if seen != 1 || len(notes) != 1 || !strings.Contains(notes[0], RestoreEvent) || !strings.Contains(notes[0], string(r.Session)+" Operator:terminal Person:") ||
 		strings.Contains(notes[0], "10.1.2.3") {
 		t.Errorf("%d noted before the first byte: %v", seen, notes)
@@ -172,19 +174,19 @@ const rawHide = `{"protocol":1,"verb":"redact","dir":"/","redact":{"mode":"hide"
 // nothing of them is kept.
 func TestHostileStreams(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
-	for name, raw := range map[string][]byte{
-		"another query": {'q', 0, 0, 0, 2, '{', '}'},
-		"output":        {'o', 0, 0, 0, 1, 'x'},
-		"kind nul":      {0, 0, 0, 0, 0},
-		"a long piece":  {'i', 0, 1, 0, 1},
-		"4 GiB":         {'i', 0xff, 0xff, 0xff, 0xff},
-		"half a head":   {'i', 0},
-		"half a piece":  {'i', 0, 0, 0, 9, 'x'},
-		"no end":        {},
+	for raw, why := range map[string]string{
+		"q\x00\x00\x00\x02{}":    "is no input",
+		"o\x00\x00\x00\x01x":     "is no input",
+		"\x00\x00\x00\x00\x00":   "is no input",
+		"i\x00\x01\x00\x01":      "65537 bytes is over",
+		"i\xff\xff\xff\xff":      "4294967295 bytes is over",
+		"i\x00":                  "broke off",
+		"i\x00\x00\x00\x09 half": "broke off",
+		"":                       "broke off",
 	} {
 		conn := rawRedaction(t, c, rawHide)
 		conn.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
-		conn.Write(raw)
+		io.WriteString(conn, raw)
 		conn.CloseWrite()
 		var last byte
 		var word []byte
@@ -195,8 +197,8 @@ func TestHostileStreams(t *testing.T) {
 			}
 			last, word = kind, b
 		}
-		if last != frameError || !bytes.Contains(word, []byte(`"invalid"`)) {
-			t.Errorf("%s: the last word is %q %s", name, last, word)
+		if last != frameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
+			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
 	for name, query := range map[string]string{"no mode": `{"protocol":1,"verb":"redact","dir":"/"}`, "null": `{"protocol":1,"verb":"redact","dir":"/","redact":null}`} {
@@ -444,7 +446,10 @@ func TestStreamIsSaidAgain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if n == 2 {
+			switch n {
+			case 1:
+				time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+			case 2:
 				conn.ReadFrame()
 				conn.WriteFrame(frameResult, nil)
 				_, b, _ := conn.ReadFrame()
