@@ -43,6 +43,12 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 		}
 		return end, open
 	}
+	if s, open := starred(b, i, j, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, Password})
+		}
+		return s.end, open
+	}
 	if s, open := pgpass(b, i, j, final); open || s.end > 0 {
 		if s.end > 0 {
 			add(span{s.start, s.end, Password})
@@ -60,6 +66,9 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 
 // telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA.
 func telegram(b []byte, i, j int, kinds class, final bool) (end int, open bool) {
+	if bot := bytes.LastIndex(b[i:j], []byte("bot")); bot >= 0 && j-i-bot >= 11 && runEnd(b[:j], i+bot+3, digit) == j { // of a URL
+		i, kinds = i+bot+3, digit
+	}
 	if kinds&^digit != 0 || j-i < 8 || j-i > 10 || j+1 < len(b) && b[j+1] != 'A' {
 		return 0, false
 	}
@@ -124,6 +133,26 @@ func dsn(b []byte, i, j int, final bool) (extent, bool) {
 		}
 	}
 	return extent{}, false
+}
+
+// starred finds the last field of *:*:*:user:password, of which only the user is a word.
+func starred(b []byte, i, j int, final bool) (extent, bool) {
+	if i < 6 || b[i-1] != ':' || b[i-2] != '*' && classes[b[i-2]]&alnum_ == 0 {
+		return extent{}, false
+	}
+	line := lineBefore(b, i)
+	if line[0] != '*' || bytes.Count(line, []byte(":")) != 3 || bytes.ContainsAny(line, " \t") {
+		return extent{}, false
+	}
+	end := j + 1
+	for end < len(b) && end-j < maxLogin && classes[b[end]]&gap == 0 {
+		end++
+	}
+	if end == len(b) && end-j < maxLogin && !final {
+		return extent{}, true
+	}
+	text := b[j+1 : end]
+	return extent{j + 1, end}.when(len(text) >= 4 && !placeholder(text)), false
 }
 
 // pgpass finds the last field of host:port:database:user:password that is a line of its own.

@@ -25,8 +25,8 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 	if open {
 		return v, true
 	}
-	if q.scheme(end) {
-		f.ask = nothing // Bearer asks for itself
+	if scheme, own := q.scheme(end); scheme {
+		f.ask, f.scheme = nothing, own // Bearer asks for itself
 		return v, false
 	}
 	q.closed = closed
@@ -111,6 +111,8 @@ func (q *question) ends(i, limit int) bool {
 	switch {
 	case q.sep.inElement():
 		return k&line != 0 || c == '<' || c == '\\'
+	case k&blank != 0 && q.ask == forToken && q.phrase() && classes[q.b[i-1]]&lower != 0: // the words of a mnemonic
+		return false
 	case k&(gap|quote) != 0 || q.inURL && c == '&':
 		return true
 	case q.ask == forSecret && c == '\\': // \n of a string in a string
@@ -136,20 +138,26 @@ func passwordEnd(text []byte) int {
 			break
 		}
 	}
+	if bytes.HasSuffix(text, []byte("):")) { // of a function in Python
+		text = text[:len(text)-2]
+	}
 	return len(bytes.TrimRight(text, ",;)]}"))
 }
 
-// scheme holds when the value begins with the name of an authentication scheme, which then asks itself.
-func (q *question) scheme(end int) bool {
+// scheme holds when the value begins with the name of an authentication scheme, which then asks itself; any other
+// name behind Authorization is one of a service's own.
+func (q *question) scheme(end int) (yes, own bool) {
 	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
-	if len(w) > 12 || len(w) < 5 {
-		return false
+	if len(w) > 12 || len(w) < 3 {
+		return false, false
 	}
+	next := q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' '
 	switch flat(w) {
 	case "bearer", "basic", "token", "negotiate", "apikey", "digest":
-		return q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' ' || q.ask == forAuth
+		return next || q.ask == forAuth, false
 	}
-	return false
+	own = q.ask == forAuth && q.sep.opened == 0 && next && runEnd(w, 0, letter|joint) == len(w)
+	return own, own
 }
 
 func b2i(b bool) int {
