@@ -37,11 +37,11 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 	if rest[1] == ':' || rest[1] == '=' {
 		return 0, false
 	}
-	if end, open := telegram(b, i, j, kinds, final); open || end > 0 {
-		if end > 0 {
-			add(span{i, end, APIKey})
+	if s, open := telegram(b, i, j, kinds, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, APIKey})
 		}
-		return end, open
+		return s.end, open
 	}
 	if s, open := starred(b, i, j, final); open || s.end > 0 {
 		if s.end > 0 {
@@ -64,25 +64,25 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 	return 0, false
 }
 
-// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA.
-func telegram(b []byte, i, j int, kinds class, final bool) (end int, open bool) {
-	if bot := bytes.LastIndex(b[i:j], []byte("bot")); bot >= 0 && j-i-bot >= 11 && runEnd(b[:j], i+bot+3, digit) == j { // of a URL
-		i, kinds = i+bot+3, digit
+// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA. In a URL
+// the number stands behind bot.
+func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
+	for _, n := range []int{8, 9, 10} {
+		if at := j - n - len("bot"); at >= i && classes[b[j-1]]&digit != 0 && string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {
+			i, kinds = j-n, digit
+		}
 	}
 	if kinds&^digit != 0 || j-i < 8 || j-i > 10 || j+1 < len(b) && b[j+1] != 'A' {
-		return 0, false
+		return extent{}, false
 	}
-	end = j + 1
+	end := j + 1
 	for end < len(b) && end-j <= 36 && classes[b[end]]&(alnum_|joint) != 0 {
 		end++
 	}
-	if end == len(b) && !final {
-		return 0, true
+	if end == len(b) && end-j <= 36 && !final {
+		return extent{}, true
 	}
-	if end-j != 36 || b[j+2] != 'A' {
-		return 0, false
-	}
-	return end, false
+	return extent{i, end}.when(end-j == 36 && b[j+2] == 'A'), false
 }
 
 // settings finds a connection string of Azure: it begins with where, and goes on with a key.
@@ -152,7 +152,7 @@ func starred(b []byte, i, j int, final bool) (extent, bool) {
 		return extent{}, true
 	}
 	text := b[j+1 : end]
-	return extent{j + 1, end}.when(len(text) >= 4 && !placeholder(text)), false
+	return extent{j + 1, end}.when(len(text) >= 4 && !placeholder(text) && unsplit(text)), false
 }
 
 // pgpass finds the last field of host:port:database:user:password that is a line of its own.
@@ -169,7 +169,7 @@ func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 			return extent{}, true
 		}
 		if k == len(b) || classes[b[k]]&gap != 0 {
-			if text := b[at:k]; field == 4 && len(text) >= 4 && !placeholder(text) {
+			if text := b[at:k]; field == 4 && len(text) >= 4 && !placeholder(text) && unsplit(text) {
 				return extent{at, k}, false
 			}
 			return extent{}, false
@@ -181,6 +181,12 @@ func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 			field, at = field+1, k+1
 		}
 	}
+}
+
+// unsplit holds for a last field: it is not one of many, as of a fingerprint. A colon in it should have a backslash
+// before it.
+func unsplit(text []byte) bool {
+	return bytes.Count(text, []byte(":"))-bytes.Count(text, []byte("\\:")) < 3
 }
 
 // pgField checks port, database and user.

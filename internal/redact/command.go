@@ -28,7 +28,7 @@ func (q *question) argument(f *finder, all extent) (extent, Category) {
 	val := q.b[all.start:all.end]
 	s := shapeOf(val)
 	if len(q.name) == 2 && q.name[0] == '-' {
-		before := lineBefore(q.b, f.last.start)
+		before := lineBefore(q.b, f.last.start) // two bytes before the value and what stands between
 		command := slices.ContainsFunc(flags[q.name[1]].commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
 		return all.when(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
 	}

@@ -63,7 +63,7 @@ func (q *question) refused(f *finder, val []byte, quoted bool) bool {
 	case q.ask < forScheme && weak && !quoted && !q.plainName() && !q.dashed() && !f.set(q.b) && !f.command(q):
 	case string(q.name) == "PASS" && q.sep.eq == 0: // of a test
 	case len(q.name) == len("key") && f.harmless(q.b):
-	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && f.last.start > 0 && q.b[f.last.start-1] == ':': // arn:…:secret:name
+	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 && q.b[f.last.start-1] == ':': // arn:…:secret:name
 	case val[0] == '{' && !quoted && shapeOf(val).digits == 0:
 	case q.ask == forToken && q.sep.eq == 0 && strings.HasSuffix(flat(q.name), "signature"):
 	default:
@@ -79,7 +79,7 @@ func (q *question) token(val []byte, weak bool) bool {
 	}
 	switch q.ask {
 	case forToken:
-		return tokenLike(val, 8+4*b2i(weak)) && (!weak || shapeOf(val).random() || len(val) >= 40)
+		return tokenLike(val, 8+4*b2i(weak)) && (!weak || shapeOf(val).random() || len(val) >= 36)
 	case forKey:
 		return q.sep.operated() && tokenLike(val, 12) && one(val)
 	case forID:
@@ -153,27 +153,36 @@ func (q *question) env() bool {
 	return s.lowers == 0 && s.others > 0
 }
 
+// before returns the word before the last one. Over one that is longer than a name nobody looks: what stands
+// before it may be gone.
+func (f *finder) before(b []byte) name {
+	if f.last.end-f.last.start > maxName {
+		return name{}
+	}
+	return wordBefore(b, f.last.start)
+}
+
 // set holds when the last word is named by a command or directive that gives it the next one: setenv, ENV, set.
 func (f *finder) set(b []byte) bool {
-	m := wordBefore(b, f.last.start)
+	m := f.before(b)
 	return m.is("setenv") || m.is("env") || m.is("set")
 }
 
 // command holds for the login of a service's command.
 func (f *finder) command(q *question) bool {
-	m := wordBefore(q.b, f.last.start)
+	m := f.before(q.b)
 	return (string(q.name) == "login" || string(q.name) == "auth") && m.parts > 0 && f.t.service(&m)
 }
 
 // argued holds when the last word is the first argument of a call, in quotes: put("password", "…").
 func (f *finder) argued(b []byte) bool {
 	i := f.last.start
-	return i > 1 && classes[b[i-1]]&quote != 0 && b[i-2] == '('
+	return i > 1 && f.last.end-i <= maxName && classes[b[i-1]]&quote != 0 && b[i-2] == '('
 }
 
 // harmless holds when the word before the last makes it no secret: cache key.
 func (f *finder) harmless(b []byte) bool {
-	m := wordBefore(b, f.last.start)
+	m := f.before(b)
 	return m.parts > 0 && harmless[string(m.part(m.parts-1))]
 }
 

@@ -116,7 +116,7 @@ func newTails() *tails {
 	for e := range endings {
 		add(e)
 	}
-	for _, e := range []string{"pass", "pat", "_pw", "-pw", "identified"[6:]} {
+	for _, e := range []string{"pass", "pat", "_pw", "-pw", ".pw", "identified"} {
 		add(e)
 	}
 	return t

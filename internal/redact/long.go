@@ -142,12 +142,16 @@ func (t *tables) encoded(w []byte) (extent, Category) {
 		} else if name > 0 && w[name-1] == '%' {
 			name = min(name+2, at-3)
 		}
+		a := t.asks(w[name : at-3])
+		if a != forSecret && a != forToken {
+			continue
+		}
 		end := at
-		for end < len(w) && !bytes.HasPrefix(w[end:], []byte("%26")) && classes[w[end]]&slash == 0 {
+		for end < min(len(w), at+maxValue) && !bytes.HasPrefix(w[end:], []byte("%26")) && classes[w[end]]&slash == 0 {
 			end++
 		}
 		val := w[at:end]
-		switch a := t.asks(w[name : at-3]); {
+		switch {
 		case a == forSecret && len(val) >= 6 && !placeholder(val) && !identifier(val), a == forToken && tokenLike(val, 12) && !placeholder(val):
 			return extent{at, end}, category(a)
 		}
@@ -206,6 +210,9 @@ func printable(raw []byte) bool {
 	return odd*10 <= len(raw)
 }
 
+// keyID is the length of an id of AWS; its key has twice that.
+const keyID = 20
+
 // strong decides on a word that looks random, by what stands before it: the name of a service, a name that
 // says nothing, or nothing.
 func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
@@ -224,7 +231,7 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		return extent{}, ""
 	}
 	s := shapeOf(w)
-	if s.n == 40 && len(named) == 20 && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") { // the key to the id
+	if s.n == 40 && len(named) == keyID && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") { // the key to the id
 		return extent{i, j}.when(f.sep.n <= 8 && s.random()), CloudKey
 	}
 	if s.n < 24 && identifier(w) {

@@ -10,10 +10,10 @@ func (q *question) code(val []byte, quoted bool) bool {
 	if quoted {
 		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).random() && bytes.Count(val, []byte("/")) > 1 || q.sep.eq == 0 && !q.sep.valued && q.echo(val)
 	}
-	if bytes.ContainsAny(val, "([{") || bytes.HasPrefix(val, []byte("&")) || bytes.HasPrefix(val, []byte("*")) {
+	s := shapeOf(val)
+	if bytes.ContainsAny(val, "([{") || (val[0] == '&' || val[0] == '*') && (!s.random() || identifier(val[1:])) {
 		return true
 	}
-	s := shapeOf(val)
 	if val[0] == '/' && !s.random() {
 		return true
 	}
@@ -33,7 +33,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 // echo holds for a value that ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
 func (q *question) echo(val []byte) bool {
-	if len(val) > maxName || bytes.IndexByte(val, ' ') >= 0 {
+	if len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
 		return false
 	}
 	n, v := parse(q.name), parse(val)

@@ -55,7 +55,7 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 			return false
 		}
 		s.eq++
-	case c == ':':
+	case c == ':' && f.ask != forLogin:
 		s.colons++
 	case c == '>' && b[i-1] == '-': // password -> …
 		if !s.space {

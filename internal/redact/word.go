@@ -19,7 +19,7 @@ func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
 	if j == len(b) && j-i < maxWord && !final {
 		return false
 	}
-	if kinds&alnum_ == 0 { // a dash, a dot
+	if kinds&alnum_ == 0 && (f.ask == nothing || f.sep.opened == 0) { // a dash, a dot
 		if f.sep.operated() { // a comment
 			f.ask = nothing
 		}
