@@ -16,9 +16,15 @@ func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span
 	if kinds&digit == 0 && j-i < 24 {
 		return 0, false
 	}
-	if kinds&dot != 0 && discord(b[i:j]) {
+	if kinds&dot != 0 && (discord(b[i:j]) || atlas(b[i:j])) {
 		add(span{i, j, APIKey})
 		return j, false
+	}
+	if kinds&sign != 0 {
+		if s, category := f.t.encoded(b[i:j]); s.end > 0 {
+			add(span{i + s.start, i + s.end, category})
+			return i + s.end, false
+		}
 	}
 	if end := f.jwt(b, i, j, kinds, add); end > 0 {
 		return end, false
@@ -113,6 +119,54 @@ func discord(w []byte) bool {
 	return shapeOf(p[0]).mixed()
 }
 
+// atlas holds for a token of HCP Terraform.
+func atlas(w []byte) bool { return len(w) >= 60 && bytes.Index(w, []byte(".atlasv1.")) == 14 }
+
+// encoded finds a value behind its name in a text that is percent-encoded: password%3D…%26.
+func (t *tables) encoded(w []byte) (extent, Category) {
+	for at, tries := 0, 0; tries < maxTries; tries++ {
+		n := bytes.IndexByte(w[at:], '%')
+		if n < 0 || at+n+3 >= len(w) {
+			break
+		}
+		at += n + 3
+		if w[at-2] != '3' || w[at-1]|0x20 != 'd' {
+			continue
+		}
+		name := at - 3
+		for name > 0 && classes[w[name-1]]&(alnum_|joint) != 0 && at-name < maxName {
+			name--
+		}
+		if name > 1 && w[name-2] == '%' {
+			name = min(name+2, at-3) // the digits of %26
+		} else if name > 0 && w[name-1] == '%' {
+			name = min(name+2, at-3)
+		}
+		a := t.asks(w[name : at-3])
+		if a != forSecret && a != forToken {
+			continue
+		}
+		end := at
+		for end < min(len(w), at+maxValue) && !bytes.HasPrefix(w[end:], []byte("%26")) && classes[w[end]]&slash == 0 {
+			end++
+		}
+		val := w[at:end]
+		switch {
+		case a == forSecret && len(val) >= 6 && !placeholder(val) && !identifier(val), a == forToken && tokenLike(val, 12) && !placeholder(val):
+			return extent{at, end}, category(a)
+		}
+	}
+	return extent{}, ""
+}
+
+// category is what a value is that was asked for so.
+func category(a ask) Category {
+	if a == forSecret {
+		return Password
+	}
+	return Token
+}
+
 // jwt finds JSON web tokens (RFC 7519): parts of base64url joined by dots, of which the first is a JSON object.
 func (f *finder) jwt(b []byte, i, j int, kinds class, add func(span)) int {
 	if kinds&dot == 0 || kinds&upper == 0 {
@@ -156,6 +210,9 @@ func printable(raw []byte) bool {
 	return odd*10 <= len(raw)
 }
 
+// keyID is the length of an id of AWS; its key has twice that.
+const keyID = 20
+
 // strong decides on a word that looks random, by what stands before it: the name of a service, a name that
 // says nothing, or nothing.
 func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
@@ -166,11 +223,20 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		j--
 	}
 	w := b[i:j]
+	if i < f.blob || bytes.HasPrefix(w, []byte("_Z")) { // text in base64 that says nothing, a symbol of C++
+		return extent{}, ""
+	}
 	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
 	if named == nil && len(w) < 31 {
 		return extent{}, ""
 	}
 	s := shapeOf(w)
+	if s.n == 40 && len(named) == keyID && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") { // the key to the id
+		return extent{i, j}.when(f.sep.n <= 8 && s.random()), CloudKey
+	}
+	if s.n < 24 && identifier(w) {
+		return extent{}, ""
+	}
 	switch {
 	case s.n == 66 && !s.hex && w[0] == '0' && w[1] == 'x' && shapeOf(w[2:]).hex: // a key of secp256k1
 		return extent{i, j}, Token
@@ -185,7 +251,7 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		return extent{}, ""
 	}
 	m := parse(named)
-	if !signed && !f.t.services[string(m.text[:m.n])] || m.harmless() {
+	if !signed && !f.t.services[string(m.text[:m.n])] || m.harmless() || len(named) >= 16 && shapeOf(named).random() {
 		return extent{}, ""
 	}
 	if f.t.service(&m) || !s.hex && f.alone(b, &m) && plainToken(w) && bytes.IndexByte(w, '/') < 0 || s.mixed() && !s.hex && s.n >= 32 && plainToken(w) {
