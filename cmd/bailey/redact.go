@@ -4,19 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/gateway"
-	"bailey/internal/redact"
 )
-
-// keptLook is the look at what sessions of redact the gateway keeps.
-const keptLook = "redactions"
 
 // redaction is the words of `bailey redact`.
 type redaction struct {
@@ -149,115 +143,4 @@ func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Sessions[0].Texts, "text"))
 	return operatorBeside(ctx, "redact --restore", question, yes)
-}
-
-// hidden says on stderr what was hidden, and how it comes back.
-func (a *app) hidden(r gateway.Redacted) error {
-	back := ""
-	if r.Session != "" {
-		back = "bailey redact --restore --session " + string(r.Session)
-	}
-	if a.json {
-		return a.print(struct {
-			OK bool `json:"ok"`
-			gateway.Redacted
-			Restore string `json:"restore,omitempty"`
-		}{true, r, back})
-	}
-	var parts []string
-	for _, h := range r.Categories {
-		part := fmt.Sprintf("%d %s", h.Finds, h.Category)
-		if h.Distinct < h.Finds {
-			part += fmt.Sprintf(" (%d different)", h.Distinct)
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		fmt.Fprintln(a.stderr, "bailey: nothing was found to hide")
-	} else {
-		fmt.Fprintf(a.stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
-	}
-	if r.Lost > 0 {
-		fmt.Fprintf(a.stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
-	}
-	if back != "" {
-		fmt.Fprintf(a.stderr, "  to give them back in an answer: %s\n", back)
-	}
-	return nil
-}
-
-func (a *app) restored(r gateway.Redacted) error {
-	if a.json {
-		return a.print(struct {
-			OK       bool             `json:"ok"`
-			Session  bailey.SessionID `json:"session"`
-			Restored int              `json:"restored"`
-			Left     int              `json:"left"`
-		}{true, r.Session, r.Restored, r.Left})
-	}
-	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
-	if r.Left > 0 {
-		fmt.Fprintf(a.stderr, "  %s left as it stands: nothing in this session has it\n", times(r.Left, "token"))
-	}
-	return nil
-}
-
-func (a *app) reported(r gateway.Redacted) error {
-	if a.json {
-		return a.print(struct {
-			OK         bool             `json:"ok"`
-			Found      int              `json:"found"`
-			Categories []gateway.Hidden `json:"categories"`
-		}{true, r.Hidden, r.Categories})
-	}
-	if r.Hidden == 0 {
-		_, err := fmt.Fprintln(a.stdout, "nothing was found to hide")
-		return err
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "category\tfinds\tdifferent\tfirst line\t")
-	for _, h := range r.Categories {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
-	}
-	return w.Flush()
-}
-
-// times is a number and what is counted.
-func times(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// keptSessions is the answer to keptLook. It holds no text.
-type keptSessions struct {
-	Sessions []gateway.KeptSession `json:"sessions"`
-}
-
-// keptSessions is a look: which sessions there are, or one that is asked for.
-func (s *stack) keptSessions(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
-	id := text(q.Args, "session")
-	if id == "" {
-		return keptSessions{s.kept.List()}, nil
-	}
-	one, err := s.kept.Find(bailey.SessionID(id))
-	return keptSessions{[]gateway.KeptSession{one}}, err
-}
-
-// keptIDs completes --session. It starts no gateway: without one there is no session.
-func keptIDs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	home, err := gateway.FindHome()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var kept keptSessions
-	if (&gateway.Client{Home: home}).Look(cmd.Context(), gateway.Query{Verb: keptLook}, &kept) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
-	for _, s := range kept.Sessions {
-		ids = append(ids, fmt.Sprintf("%s\t%s", s.ID, times(s.Texts, "text")))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

@@ -405,9 +405,10 @@ func TestRelayOutlivesTheGateway(t *testing.T) {
 func FuzzQuery(f *testing.F) {
 	f.Add([]byte(`{"protocol":1,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
 	f.Add([]byte(`{"protocol":1,"verb":"ping","dir":"/"}`))
+	f.Add([]byte(`{"protocol":1,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
-		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil) {
+		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == redactVerb && q.Redact == nil) {
 			t.Fatalf("%+v was taken", q)
 		}
 	})

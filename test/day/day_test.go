@@ -45,6 +45,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"it is kept from what it may not see", d.forbidden},
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
+		{"the user asks another model about a log", d.paste},
 		{"the gateway is killed between calls", d.killedBetween},
 		{"the gateway is killed in mid-call", d.killedWithin},
 		{"the gateway is killed at any moment", d.killedAnywhere},
@@ -235,5 +236,25 @@ func (d *day) byHand() {
 	out, code := u.does(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "jail", "run", "--yes", "--ro", u.home, "--exec", "cat", "--", "sh", "-c", "cat "+d.key+" || cat plan")
 	if code != 0 || !strings.Contains(out, "stone") || strings.Contains(out, keyBody) {
 		d.t.Errorf("a cage of the user's own, around the whole home: exit code %d: %s", code, out)
+	}
+}
+
+// paste is a log on its way to a model that Bailey does not see, and the answer on its way back.
+func (d *day) paste() {
+	u := d.u
+	const secret = "wXq7-Lm2vR9t"
+	log := filepath.Join(u.home, "app.log")
+	u.write(log, "app[7]: DB_PASSWORD="+secret+" at 10.4.5.6\napp[7]: refused by 10.4.5.6\n")
+	clean := u.must(u.home, "sh", "-c", "bailey redact < app.log 2> said")
+	if strings.Contains(clean, secret) || strings.Contains(clean, "10.4.5.6") || strings.Count(clean, "[REDACTED_IPV4_1]") != 2 {
+		d.t.Errorf("what goes to the model: %s", clean)
+	}
+	back := "$(grep -o 's-[0-9a-z]*$' said)"
+	if out, code := u.does(u.home, "sh", "-c", "echo '[REDACTED_PASSWORD_1]' | setsid -w bailey redact --restore --session "+back); code != 1 || strings.Contains(out, secret) {
+		d.t.Errorf("restored for nobody: exit code %d: %s", code, out)
+	}
+	answer := u.must(u.home, "sh", "-c", "echo 'change [REDACTED_PASSWORD_1] on [REDACTED_IPV4_1]' | BAILEY_OPERATOR=1 bailey redact --restore --yes --session "+back+" 2> /dev/null")
+	if answer != "change "+secret+" on 10.4.5.6\n" {
+		d.t.Errorf("what comes back: %s", answer)
 	}
 }
