@@ -132,7 +132,8 @@ func (q *question) password(val []byte, quoted, weak bool) bool {
 	case q.sep.eq > 0 && !q.sep.space:
 		return s.n >= 5 || s.digits > 0 && s.lowers+s.uppers > 0
 	}
-	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6) || s.others > 1 || s.random()
+	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6 && q.sep.eq == 0) || s.others > 1 || s.random() ||
+		s.n >= 12 && len(val)%4 == 0 && val[len(val)-1] == '=' // base64
 }
 
 // chosen holds for what a person may have chosen for a password.

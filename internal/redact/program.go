@@ -113,8 +113,11 @@ func spelt(w []byte) bool {
 	return vowels*4 >= len(w) && vowels*4 <= len(w)*3
 }
 
-// constant holds for a number of a program: 0x115, 1.302103, 2024-01-01.
+// constant holds for a number of a program: 0x115, 1.302103, or the identifier of a user of Windows.
 func constant(val []byte) bool {
+	if bytes.HasPrefix(val, []byte("S-1-")) {
+		return runEnd(val, 4, digit|joint) == len(val)
+	}
 	if len(val) > 2 && len(val) <= 18 && val[0] == '0' && val[1]|0x20 == 'x' {
 		return shapeOf(val[2:]).hex
 	}
