@@ -92,7 +92,7 @@ func (q *question) token(val []byte, weak bool) bool {
 // more than one part, and the value no word in it. Lists of names have both of one kind.
 func (q *question) listed(val []byte) bool {
 	m := parse(q.name)
-	return m.parts > 1 && (shapeOf(val).digits > 0 || shapeOf(val).random())
+	return m.parts > 1 && !identifier(val) && (shapeOf(val).digits > 0 || shapeOf(val).random())
 }
 
 // one holds for a value in one piece.

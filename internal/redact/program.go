@@ -21,7 +21,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 		return true
 	}
 	if bytes.IndexByte(val, '.') > 0 || bytes.Contains(val, []byte("::")) || bytes.Contains(val, []byte("->")) {
-		return identifiers(val) && (!s.random() || s.humps())
+		return identifiers(val) && (!s.random() || s.humps() || q.echo(val[bytes.LastIndexAny(val, ".:>")+1:]))
 	}
 	if q.sep.eq > 0 && !q.sep.space { // of a shell
 		return false
@@ -33,7 +33,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 // echo holds for a value that ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
 func (q *question) echo(val []byte) bool {
-	if len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
+	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
 		return false
 	}
 	n, v := parse(q.name), parse(val)
