@@ -35,7 +35,7 @@ func (q *question) argument(f *finder, all extent) (extent, Category) {
 	if string(q.name) == "community" && !bytes.Contains(lineBefore(q.b, f.last.start), []byte("snmp")) {
 		return extent{}, ""
 	}
-	return all.when(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.random())), Password
+	return all.when(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.random() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
 // attached holds for -pPASSWORD of a command that takes it so: MySQL's, or 7z with a digit in it.

@@ -92,7 +92,7 @@ func (q *question) token(val []byte, weak bool) bool {
 // more than one part, and the value no word in it. Lists of names have both of one kind.
 func (q *question) listed(val []byte) bool {
 	m := parse(q.name)
-	return m.parts > 1 && (shapeOf(val).digits > 0 || shapeOf(val).random())
+	return m.parts > 1 && !identifier(val) && (shapeOf(val).digits > 0 || shapeOf(val).random())
 }
 
 // one holds for a value in one piece.
@@ -132,7 +132,8 @@ func (q *question) password(val []byte, quoted, weak bool) bool {
 	case q.sep.eq > 0 && !q.sep.space:
 		return s.n >= 5 || s.digits > 0 && s.lowers+s.uppers > 0
 	}
-	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6) || s.others > 1 || s.random()
+	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6 && q.sep.eq == 0) || s.others > 1 || s.random() ||
+		s.n >= 12 && len(val)%4 == 0 && val[len(val)-1] == '=' // base64
 }
 
 // chosen holds for what a person may have chosen for a password.

@@ -21,7 +21,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 		return true
 	}
 	if bytes.IndexByte(val, '.') > 0 || bytes.Contains(val, []byte("::")) || bytes.Contains(val, []byte("->")) {
-		return identifiers(val) && (!s.random() || s.humps())
+		return identifiers(val) && (!s.random() || s.humps() || q.echo(val[bytes.LastIndexAny(val, ".:>")+1:]))
 	}
 	if q.sep.eq > 0 && !q.sep.space { // of a shell
 		return false
@@ -33,7 +33,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 // echo holds for a value that ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
 func (q *question) echo(val []byte) bool {
-	if len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
+	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
 		return false
 	}
 	n, v := parse(q.name), parse(val)
@@ -113,8 +113,11 @@ func spelt(w []byte) bool {
 	return vowels*4 >= len(w) && vowels*4 <= len(w)*3
 }
 
-// constant holds for a number of a program: 0x115, 1.302103, 2024-01-01.
+// constant holds for a number of a program: 0x115, 1.302103, or the identifier of a user of Windows.
 func constant(val []byte) bool {
+	if bytes.HasPrefix(val, []byte("S-1-")) {
+		return runEnd(val, 4, digit|joint) == len(val)
+	}
 	if len(val) > 2 && len(val) <= 18 && val[0] == '0' && val[1]|0x20 == 'x' {
 		return shapeOf(val[2:]).hex
 	}

@@ -102,14 +102,14 @@ func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
 	if q.ask == forToken && q.phrase() {
 		limit = min(limit, q.v+maxPhrase)
 	}
-	password := q.ask == forSecret && !q.sep.inElement()
-	for i < limit && !q.ends(i, limit) && !(password && i > q.v && q.another(i)) {
+	element := q.sep.inElement()
+	for i < limit && !q.ends(i, limit) && !(!element && i > q.v && q.another(i)) {
 		i++
 	}
 	if i == limit && limit == len(q.b) && limit < q.v+maxValue && !final {
 		return 0, false, true
 	}
-	if password {
+	if q.ask == forSecret && !element {
 		i = q.v + passwordEnd(q.b[q.v:i])
 	}
 	return i, false, false
