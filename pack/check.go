@@ -16,7 +16,7 @@ const maxComplaints = 8 // in one error; nothing more is looked for beyond them
 // or objects written as JSON; a list of strings may also come as one plain string, its only element.
 // The error is Invalid and holds every complaint.
 func (m *Capability) Check(input map[string]any, text bool) (map[string]any, error) {
-	c := &checker{id: string(m.ID)}
+	c := &checker{id: string(m.ID), hide: m.hidden}
 	clean := make(map[string]any, len(input))
 	for _, name := range keys(input) {
 		if len(c.complaints) > maxComplaints {
@@ -58,21 +58,22 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 // checker collects complaints about one call's input.
 type checker struct {
 	id         string
+	hide       func(string) string
 	complaints []string
 	hint       string
 	total      int // bytes
 }
 
 func (c *checker) complain(at, format string, args ...any) {
-	c.complaints = append(c.complaints, "input "+pointer(at)+" "+fmt.Sprintf(format, args...))
+	c.complaints = append(c.complaints, "input "+c.pointer(at)+" "+fmt.Sprintf(format, args...))
 }
 
 // pointer is a JSON pointer as complaints show it.
-func pointer(at string) string {
+func (c *checker) pointer(at string) string {
 	if at == "" {
 		return "/:"
 	}
-	return show(at) + ":"
+	return c.show(at) + ":"
 }
 
 func (c *checker) unknown(m *Capability, name string) {
@@ -80,7 +81,7 @@ func (c *checker) unknown(m *Capability, name string) {
 	if len(m.schema.names) > 0 {
 		takes = "takes " + strings.Join(m.schema.names, ", ")
 	}
-	c.complaints = append(c.complaints, fmt.Sprintf("input \"%s\" is not known; %s %s", show(name), m.ID, takes))
+	c.complaints = append(c.complaints, fmt.Sprintf("input \"%s\" is not known; %s %s", c.show(name), m.ID, takes))
 	if best := closest(name, m.schema.names); best != "" && c.hint == "" {
 		c.hint = fmt.Sprintf("did you mean %q?", best)
 	}
@@ -113,7 +114,7 @@ func (c *checker) copy(v any, depth int) (any, error) {
 		c.total += len(v)
 		n, err := exact(v)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a number within range", show(string(v)))
+			return nil, fmt.Errorf("%q is not a number within range", c.show(string(v)))
 		}
 		return n, nil
 	case int, int64, float64:

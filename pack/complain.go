@@ -19,7 +19,7 @@ func (c *checker) value(at string, r *rule, v any, allow []string) {
 		return
 	}
 	if got := typeOf(v); !r.takes(got) {
-		c.complain(at, "%s is not %s", brief(v), kinds(r.Type))
+		c.complain(at, "%s is not %s", c.brief(v), kinds(r.Type))
 		return
 	}
 	c.listed(at, r, v)
@@ -79,6 +79,21 @@ func kinds(ts types) string {
 	return strings.Join(words, " or ")
 }
 
+// show is show for what the caller sent, or what it was given back: hidden while it is whole, since a secret that
+// is cut cannot be told from other text.
+func (c *checker) show(v string) string { return show(c.hide(v)) }
+
+// brief shows such a value.
+func (c *checker) brief(v any) string {
+	switch v := v.(type) {
+	case string:
+		return `"` + c.show(v) + `"`
+	case json.Number:
+		return c.show(v.String())
+	}
+	return brief(v)
+}
+
 // brief shows a value as complaints do: bounded and escaped.
 func brief(v any) string {
 	switch v := v.(type) {
@@ -106,7 +121,7 @@ func (c *checker) listed(at string, r *rule, v any) {
 		}
 		words = append(words, brief(e))
 	}
-	c.complain(at, "%s is not one of %s", brief(v), strings.Join(words, ", "))
+	c.complain(at, "%s is not one of %s", c.brief(v), strings.Join(words, ", "))
 }
 
 // equal compares JSON values; numbers by what they are worth.
@@ -125,25 +140,25 @@ func equal(a, b any) bool {
 
 func (c *checker) text(at string, r *rule, v string, allow []string) {
 	if what := word(v, r, allow); what != "" {
-		c.complain(at, "%s %s", brief(v), what)
+		c.complain(at, "%s %s", c.brief(v), what)
 		return
 	}
 	n := utf8.RuneCountInString(v)
 	if r.MinLength != nil && n < *r.MinLength {
-		c.complain(at, "%s is shorter than %d characters", brief(v), *r.MinLength)
+		c.complain(at, "%s is shorter than %d characters", c.brief(v), *r.MinLength)
 	}
 	if r.MaxLength != nil && n > *r.MaxLength {
-		c.complain(at, "%s is longer than %d characters", brief(v), *r.MaxLength)
+		c.complain(at, "%s is longer than %d characters", c.brief(v), *r.MaxLength)
 	}
 	if r.matches != nil && !r.matches.MatchString(v) {
-		c.complain(at, "%s does not match %s", brief(v), show(r.Pattern))
+		c.complain(at, "%s does not match %s", c.brief(v), show(r.Pattern))
 	}
 }
 
 func (c *checker) number(at string, r *rule, v json.Number) {
 	n, err := number(v)
 	if err != nil {
-		c.complain(at, "%s is not a number within range", brief(v))
+		c.complain(at, "%s is not a number within range", c.brief(v))
 		return
 	}
 	for _, b := range []struct {
@@ -157,7 +172,7 @@ func (c *checker) number(at string, r *rule, v json.Number) {
 		{r.Below, "not less than", func(d int) bool { return d >= 0 }},
 	} {
 		if limit, err := number(b.bound); err == nil && b.fails(cmp(n, limit)) {
-			c.complain(at, "%s is %s %s", brief(v), b.words, b.bound)
+			c.complain(at, "%s is %s %s", c.brief(v), b.words, b.bound)
 		}
 	}
 }
@@ -182,7 +197,7 @@ func (c *checker) elements(at string, r *rule, v []any, allow []string) {
 func (c *checker) members(at string, r *rule, v map[string]any, allow []string) {
 	for _, name := range r.Required {
 		if _, ok := v[name]; !ok {
-			c.complaints = append(c.complaints, "input "+show(at+"/"+name)+" is missing")
+			c.complaints = append(c.complaints, "input "+c.show(at+"/"+name)+" is missing")
 		}
 	}
 	for _, name := range keys(v) {
@@ -194,7 +209,7 @@ func (c *checker) members(at string, r *rule, v map[string]any, allow []string) 
 			sub = orAny(r.Closed)
 		}
 		if sub.never {
-			c.complaints = append(c.complaints, "input "+show(at+"/"+name)+" is not known")
+			c.complaints = append(c.complaints, "input "+c.show(at+"/"+name)+" is not known")
 			continue
 		}
 		c.value(at+"/"+name, sub, v[name], allow)
@@ -214,11 +229,11 @@ func orAny(r *rule) *rule {
 func (c *checker) blame(m *Capability, input map[string]any, err error) {
 	for _, name := range keys(input) {
 		if p := m.schema.props[name]; strings.Contains(err.Error(), "/properties/"+name) && p.combines() {
-			c.complain("/"+name, "%s does not satisfy the combined schemas of this input", brief(input[name]))
+			c.complain("/"+name, "%s does not satisfy the combined schemas of this input", c.brief(input[name]))
 			return
 		}
 	}
-	c.complain("", "the inputs together do not satisfy the schema of %s: %s", m.ID, show(err.Error()))
+	c.complain("", "the inputs together do not satisfy the schema of %s: %s", m.ID, c.show(err.Error()))
 }
 
 func (r *rule) combines() bool {

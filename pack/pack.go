@@ -134,6 +134,22 @@ type Capability struct {
 	spec   manifest
 	schema *schema
 	args   []element
+	quote  func(string) string // nil: as it is
+}
+
+// Quoting returns m with errors that show foreign text only after hide has seen all of it. Errors show the
+// beginning of a value: whoever hides what is in an error could not tell a secret that was cut.
+func (m *Capability) Quoting(hide func(string) string) *Capability {
+	q := *m
+	q.quote = hide
+	return &q
+}
+
+func (m *Capability) hidden(v string) string {
+	if m.quote == nil {
+		return v
+	}
+	return m.quote(v)
 }
 
 // InputSchema returns the schema of the arguments as JSON: always of type object, with

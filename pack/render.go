@@ -130,7 +130,7 @@ func (w *writer) scalar(name string, v any) (string, error) {
 	case json.Number:
 		n, err := exact(v)
 		if err != nil {
-			return "", w.m.invalid("input /%s: %s is not a number within range", show(name), brief(v))
+			return "", w.m.invalid("input /%s: %s is not a number within range", show(name), show(w.m.hidden(v.String())))
 		}
 		return n.String(), nil
 	}
@@ -140,7 +140,7 @@ func (w *writer) scalar(name string, v any) (string, error) {
 // add appends one argument. Lead names the input whose value begins it, "" when that is literal.
 func (w *writer) add(arg, lead string) error {
 	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") {
-		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(arg), w.m.Command)
+		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(w.m.hidden(arg)), w.m.Command)
 	}
 	if len(arg) > maxArg {
 		return w.m.invalid("an argument has %d bytes, more than %d", len(arg), maxArg)

@@ -50,7 +50,10 @@ func sipping() fstest.MapFS {
 		{"commit", whole, "{type: string, x-bailey: {allow: [url]}}"}, {"option", `"--format={{ input.x }}", "10"`, "{type: string}"},
 		{"host", whole, "{type: string, format: host}"}, {"address", whole, "{type: string, format: address}"},
 		{"url", whole, "{type: string, format: url}"}, {"login", whole, "{type: string, acceptsSecret: [PASSWORD]}"},
-		{"key", whole, "{type: string, acceptsSecret: [API_KEY]}"},
+		{"key", whole, "{type: string, acceptsSecret: [API_KEY]}"}, {"name", whole, "{type: string, format: subpath}"},
+		{"pin", whole, `{type: string, acceptsSecret: [PASSWORD], pattern: "^[0-9]+$"}`}, {"short", whole, "{type: string, acceptsSecret: [PASSWORD], maxLength: 3}"},
+		{"pick", whole, "{type: string, acceptsSecret: [PASSWORD], enum: [a, b]}"}, {"dir", whole, "{type: string, format: path}"},
+		{"list", whole, "{type: array, items: {type: string, format: address}}"},
 	} {
 		fmt.Fprintf(&list, sip, c[0], c[1], c[2])
 	}
@@ -133,6 +136,9 @@ func TestTokensAreNoOracle(t *testing.T) {
 		{"a token that nobody gave out", "sip.login", "[REDACTED_PASSWORD_9]", "[RED", nil},
 		{"a token in pieces", "sip.login", "[REDACTED_PASS[REDACTED__WORD_1]", "[RED", nil},
 		{"an escaped token", "sip.login", "[REDACTED__PASSWORD_1]", "[RED", nil},
+		{"a secret beside other text", "sip.login", "x" + password, "x[RE", nil},
+		{"a secret in a path", "sip.name", password, "[RED", nil},
+		{"an address in a path", "sip.name", ip + ".conf", "10.2", nil},
 		{"an address as a host", "sip.host", ip, "10.2", nil},
 		{"an address with a port", "sip.address", ip + ":22", "10.2", nil},
 		{"an address as a URL's host", "sip.url", "https://" + ip + "/x", "http", nil},
@@ -154,6 +160,46 @@ func TestTokensAreNoOracle(t *testing.T) {
 				t.Errorf("%s: the caller learns %s: %s", c.why, secret, told)
 			}
 		}
+	}
+	nothingKept(t, s)
+}
+
+// TestComplaintsHideWhatWasGivenBack: an error shows the beginning of a value. A secret that is cut there could not be
+// told from other text, so it is hidden before.
+func TestComplaintsHideWhatWasGivenBack(t *testing.T) {
+	s := sipper(t, released)
+	const mine = bailey.SessionID("s-mine")
+	meet(t, s, mine)
+	for _, id := range []string{"sip.name", "sip.dir", "sip.host", "sip.address", "sip.list", "sip.url", "sip.login", "sip.pin", "sip.short", "sip.pick", "sip.commit"} {
+		for pad := 0; pad <= 64; pad += 1 + pad/48*3 {
+			for _, token := range []string{password, ip, "https://" + ip, password + "\x01", ip + "\x01", "-" + ip} {
+				res := s.ask(t, mine, id, "x", strings.Repeat("a", pad)+token)
+				told := fmt.Sprint(res.Err, bailey.HintOf(res.Err))
+				for _, secret := range secrets {
+					for part := secret[:6]; len(part) < len(secret) && strings.Contains(told, part); part = secret[:len(part)+1] {
+						t.Fatalf("%s, %d bytes before %s: %s", id, pad, token, told)
+					}
+				}
+			}
+		}
+	}
+	secrets := []string{"hunter", "10.20.3"}
+	keptNowhere(t, s, secrets)
+}
+
+// TestArgumentsOfASecretName: what the name of an input tells is hidden in arguments, complaints and output too.
+func TestArgumentsOfASecretName(t *testing.T) {
+	s := sipper(t, "")
+	res := s.gate.Do(t.Context(), bailey.Call{Capability: "system.echo", Input: map[string]any{"password": "hunter2hunter", "message": "hi"}, Door: "test", Dir: "/",
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-mine"}})
+	if res.Err == nil {
+		t.Fatal("the test wants an unknown input")
+	}
+	if res := s.ask(t, "s-mine", "sip.pin", "x", "hunter2hunter"); !strings.Contains(fmt.Sprint(res.Err), "[REDACTED_PASSWORD_1]") {
+		t.Error(res.Err)
+	}
+	if res := s.ask(t, "s-mine", "system.echo", "message", "hunter2hunter"); string(res.Stdout) != "[REDACTED_PASSWORD_1]\n" || strings.Contains(fmt.Sprint(res.Argv), "hunter") {
+		t.Errorf("%s %v", res.Stdout, res.Argv)
 	}
 	nothingKept(t, s)
 }
@@ -241,6 +287,11 @@ func restoredBy(t *testing.T, s *stack, id bailey.ReceiptID) []string {
 
 // nothingKept looks for the secrets in every file of the home.
 func nothingKept(t *testing.T, s *stack) {
+	t.Helper()
+	keptNowhere(t, s, secrets)
+}
+
+func keptNowhere(t *testing.T, s *stack, secrets []string) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(string(s.home), func(path string, d os.DirEntry, err error) error {

@@ -65,8 +65,11 @@ func (c *course) stop(err error) bailey.Result {
 	return bailey.Result{}
 }
 
-func (c *course) lookup(context.Context) (err error) {
-	c.manifest, err = c.Catalog.Lookup(c.call.Capability)
+func (c *course) lookup(context.Context) error {
+	m, err := c.Catalog.Lookup(c.call.Capability)
+	if err == nil {
+		c.manifest = m.Quoting(c.again)
+	}
 	return err
 }
 
@@ -150,9 +153,9 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	return denial(c.decision)
 }
 
-// again walks restore, check and decide once more for an input that a hook changed. The stricter
+// onceMore walks restore, check and decide once more for an input that a hook changed. The stricter
 // decision holds.
-func (c *course) again(ctx context.Context) error {
+func (c *course) onceMore(ctx context.Context) error {
 	if !c.changed {
 		return nil
 	}

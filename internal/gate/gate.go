@@ -72,6 +72,7 @@ type Lender interface {
 type Redactor interface {
 	Learn(s bailey.SessionID, secrets []bailey.Secret)
 	Value(s bailey.SessionID, v any) any // a deep copy of decoded JSON, redacted
+	Input(s bailey.SessionID, v any) any // the same of what a client sent; what is secret in it is learned
 	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
 	Again(s bailey.SessionID, seen []byte) []byte // redacts what may hold this session's tokens already
 	// Restore gives tokens in an input back what they stand for, where the manifest lets it. What holds the
@@ -150,7 +151,7 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"check", c.check, false},
 		{"decide", c.decide, false},
 		{"pre hooks", c.preHooks, false},
-		{"again", c.again, false}, // restore, check and decide what a hook changed
+		{"again", c.onceMore, false}, // restore, check and decide what a hook changed
 		{"approve", c.approve, true},
 		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
 		{"lend", c.lend, true},

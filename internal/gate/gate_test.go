@@ -385,8 +385,12 @@ func TestPlansHoldNoSecret(t *testing.T) {
 		}
 		res := g.Do(t.Context(), call())
 		for _, cage := range []*bailey.Cage{&looked, res.Cage, w.one().Cage} {
-			if cage.Plan != want || cage.PlanDigest != "d" {
-				t.Errorf("of %q the ledger gets %q", plan, cage.Plan)
+			digest := "d"
+			if cage == res.Cage && want == "" {
+				digest = "" // the rest of the text can be guessed
+			}
+			if cage.Plan != want || cage.PlanDigest != digest {
+				t.Errorf("of %q the ledger gets %q %q", plan, cage.Plan, cage.PlanDigest)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (c *course) intent() bailey.Intent {
 	}
 	if len(c.call.Input) > 0 {
 		var n int
-		if i.Input, n = inline(c.Redactor.Value(c.call.Session.ID, c.call.Input)); i.Input == nil {
+		if i.Input, n = inline(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
 			i.InputBytes = n
 		}
 	}
@@ -64,7 +64,7 @@ func (c *course) outcome() bailey.Outcome {
 		PolicyDigest: c.decision.Policy,
 	}
 	if c.err != nil {
-		o.Reason = clip(c.hide(c.err.Error()), bailey.InlineCap)
+		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
 	}
 	if c.decision.Made() {
 		o.Decision = c.decision.Effect.String()
@@ -123,6 +123,10 @@ func (c *course) result(o bailey.Outcome) bailey.Result {
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
 		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Err: c.hidden(c.err),
 	}
+	if r.Cage != nil && r.Cage.Plan == "" { // withheld: whoever could guess the rest of the text could find the secret in it by its digest
+		cage := *r.Cage
+		cage.PlanDigest, r.Cage = "", &cage
+	}
 	if c.stdout != nil {
 		r.Stdout, r.Stderr, r.ExitCode = c.stdout.kept, c.stderr.kept, c.exit.Code
 	}
@@ -147,12 +151,17 @@ func (c *course) hide(s string) string {
 	return s
 }
 
+// again redacts a text of ours about the call, in which its tokens may stand already.
+func (c *course) again(s string) string {
+	return string(c.Redactor.Again(c.call.Session.ID, []byte(s)))
+}
+
 // hidden is err as the caller may read it. Its kind and, with nothing to redact, its chain stay.
 func (c *course) hidden(err error) error {
 	if err == nil {
 		return nil
 	}
-	text, hint := c.hide(err.Error()), c.hide(bailey.HintOf(err))
+	text, hint := c.again(err.Error()), c.again(bailey.HintOf(err))
 	if text == err.Error() && hint == bailey.HintOf(err) {
 		return err
 	}

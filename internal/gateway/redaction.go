@@ -78,6 +78,9 @@ func (r *Redaction) Value(id bailey.SessionID, v any) any {
 	return out
 }
 
+// Input is Value for what a client sent: what is secret in it is hidden from now on wherever it stands.
+func (r *Redaction) Input(id bailey.SessionID, v any) any { return r.table(id).Input(v) }
+
 // Text returns s redacted.
 func (r *Redaction) Text(id bailey.SessionID, s string) string {
 	return hide(r.table(id), s)

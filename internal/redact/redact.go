@@ -62,7 +62,6 @@
 package redact
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -89,6 +88,7 @@ type Table struct {
 	texts  map[string]string // token → text
 	last   map[string]int    // category → its highest number
 	bytes  int               // of all texts
+	given  map[string]bool   // learned from calls
 	rules  *Rules            // nil: what was learned and key blocks alone
 }
 
@@ -100,6 +100,7 @@ func NewTable() *Table {
 		tokens: map[string]string{},
 		texts:  map[string]string{},
 		last:   map[string]int{},
+		given:  map[string]bool{},
 	}
 }
 
@@ -206,17 +207,4 @@ func (t *Table) token(category string, text []byte) string {
 	t.texts[token] = string(text)
 	t.bytes += len(text)
 	return token
-}
-
-// escape appends data to out with every mark in it escaped.
-func escape(out, data []byte) []byte {
-	for {
-		i := bytes.Index(data, []byte(mark))
-		if i < 0 {
-			return append(out, data...)
-		}
-		out = append(out, data[:i]...)
-		out = append(out, escaped...)
-		data = data[i+len(mark):]
-	}
 }

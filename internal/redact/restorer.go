@@ -100,7 +100,7 @@ func (r *Restorer) step(b []byte, final bool) (rest []byte, more bool) {
 
 // one restores what begins with a mark and returns how long it is.
 func (r *Restorer) one(b []byte) int {
-	text, n := r.t.original(string(b), func(Category) bool { return true })
+	text, n := r.t.original(string(b), func(Category, string) bool { return true })
 	r.out = append(r.out, text...)
 	switch end := bytes.IndexByte(b, ']'); {
 	case n > len(escaped):

@@ -30,7 +30,8 @@ type stream struct {
 	out   []byte  // what feed has made
 	count int     // tokens in it, and in all before
 	tell  func(Finding)
-	line  int // newlines before done, counted only for tell
+	keep  bool // the text was redacted already: see [Table.Again]
+	line  int  // newlines before done, counted only for tell
 }
 
 // newStream returns one that looks for all that the table's rules say.
@@ -54,6 +55,9 @@ func (s *stream) feed(p []byte, final bool) {
 	}
 	if s.lines != nil {
 		hold = min(hold, s.lines.scan(s.v.b, final, s.addRuled))
+	}
+	if s.keep {
+		s.spare()
 	}
 	slices.SortFunc(s.finds, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.category, b.category))
@@ -109,12 +113,65 @@ func (s *stream) emit(hold int, final bool) {
 			if end == hold && !final {
 				wait = s.straddle(end)
 			}
-			s.out = escape(s.out, s.v.raw[s.done:end-wait])
+			s.pass(s.v.raw[s.done : end-wait])
 			s.advance(end - wait)
 			if wait > 0 {
 				return
 			}
 		}
+	}
+}
+
+// spare takes tokens and escapes out of the finds, of a text that is fed as one: nothing is hidden twice.
+func (s *stream) spare() {
+	var all []extent
+	for i := 0; i < len(s.v.raw); {
+		n := bytes.Index(s.v.raw[i:], []byte(mark))
+		if n < 0 {
+			break
+		}
+		i += n
+		kept := s.t.kept(s.v.raw[i:])
+		if kept > 0 {
+			all = append(all, extent{i, i + kept})
+		}
+		i += max(kept, 1)
+	}
+	var finds []span
+	for _, f := range s.finds {
+		j, _ := slices.BinarySearchFunc(all, f.start+1, func(e extent, at int) int { return cmp.Compare(e.end, at) })
+		for ; j < len(all) && all[j].start < f.end; j++ {
+			if f.start < all[j].start {
+				finds = append(finds, span{f.start, all[j].start, f.category})
+			}
+			f.start = all[j].end
+		}
+		if f.start < f.end {
+			finds = append(finds, f)
+		}
+	}
+	s.finds = finds
+}
+
+// pass writes what is no find, with every mark in it escaped; of a text that was redacted already, not those of tokens
+// and escapes.
+func (s *stream) pass(data []byte) {
+	for {
+		i := bytes.Index(data, []byte(mark))
+		if i < 0 {
+			s.out = append(s.out, data...)
+			return
+		}
+		s.out = append(s.out, data[:i]...)
+		data = data[i:]
+		n, as := len(mark), escaped
+		if s.keep {
+			if kept := s.t.kept(data); kept > 0 {
+				n, as = kept, string(data[:kept])
+			}
+		}
+		s.out = append(s.out, as...)
+		data = data[n:]
 	}
 }
 

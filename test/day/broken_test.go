@@ -19,7 +19,7 @@ import (
 // day. The old text must stand in the file exactly once.
 var broken = []struct{ stage, law, file, old, new string }{
 	{"intent", "what an intent holds is redacted", "internal/gate/receipt.go",
-		"inline(c.Redactor.Value(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)"},
+		"inline(c.Redactor.Input(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)"},
 	{"lookup", "the capability named is the one that runs", "internal/gate/course.go",
 		"c.Catalog.Lookup(c.call.Capability)", `c.Catalog.Lookup("system.date")`},
 	{"restore", "a secret's token stays a token", "internal/gateway/redaction.go",

@@ -171,7 +171,7 @@ func (d *day) hidden() {
 	d.allowed("git_log", map[string]any{"repo": token}, "deploy to host "+token)
 	d.allowed("git_show", map[string]any{"repo": d.u.project + "/" + token, "rev": "HEAD"}, "DB_PASSWORD=[REDACTED_PASSWORD_1]", "DATABASE_URL=[REDACTED_CONNECTION_STRING_1]")
 	d.allowed("system_echo", map[string]any{"message": "[REDACTED_PASSWORD_1]"}, "[REDACTED__PASSWORD_1]")
-	d.refused("failed", "git_log", map[string]any{"repo": "[REDACTED_PASSWORD_1]"}, "[REDACTED__PASSWORD_1]")
+	d.refused("failed", "git_log", map[string]any{"repo": "[REDACTED_PASSWORD_1]"}, "[REDACTED_PASSWORD_1]")
 }
 
 func (d *day) mistakes() {

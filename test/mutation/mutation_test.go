@@ -51,7 +51,7 @@ var mutations = []struct {
 	{"what a hook returns is redacted again", "internal/gate/capture.go",
 		"	is = c.Redactor.Again(c.call.Session.ID, is)\n", "", "./internal/gate"},
 	{"the intent is redacted", "internal/gate/receipt.go",
-		"inline(c.Redactor.Value(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)", "./internal/gate"},
+		"inline(c.Redactor.Input(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)", "./internal/gate"},
 	{"a plan that holds a secret is withheld", "internal/gate/receipt.go",
 		"		cage.Plan = \"\"\n", "", "./internal/gate"},
 	{"no call has a terminal", "internal/gate/course.go",
