@@ -45,8 +45,9 @@
 //	format: address    a host, a port behind it (IPv6 in brackets then), or a number of bits: 10.0.0.0/8
 //	format: url        scheme, host and what follows, without user and password; http:// is allowed here
 //	acceptsSecret: [PASSWORD]
-//	                   tokens of these categories become the secrets they stand for, where policy permits
-//	                   it too (context.restores); addresses are given back in host, address, url and path
+//	                   a value that is one token of these categories becomes the secret it stands for, where
+//	                   policy permits it too (context.restores); addresses are given back in host, address,
+//	                   path and subpath, and as the host of a url
 //	x-bailey:
 //	  allow: [at]      values may start with @
 //	  allow: [file]    values may be file:// or fileb:// addresses
