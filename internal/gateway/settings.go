@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +32,18 @@ type Applied struct {
 	Redaction  redact.Config `json:"redaction,omitzero"` // without its examples; zero: what is built in
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
+}
+
+// UnmarshalJSON refuses what it does not know: a rule of a newer version that was left out would hide less than what
+// was applied.
+func (a *Applied) UnmarshalJSON(data []byte) error {
+	type plain Applied
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode((*plain)(a)); err != nil {
+		return fmt.Errorf("the settings that were applied last are of another version of bailey: %w", err)
+	}
+	return nil
 }
 
 // SettingsState is the file beside what was applied.

@@ -159,6 +159,11 @@ func TestRedactionOfOtherVersions(t *testing.T) {
 	if got := b.seen("s", "8.8.4.4"); got != "[REDACTED_IPV4_1]" {
 		t.Error(got)
 	}
+	for _, newer := range []string{`{"digest":"","workspaces":[],"redaction":{"ranges":["x"]}}`, `{"digest":"","redactions":{}}`} {
+		if err := json.Unmarshal([]byte(newer), new(Applied)); err == nil || !strings.Contains(err.Error(), "another version") {
+			t.Errorf("%s: %v", newer, err)
+		}
+	}
 	b.last.Redaction = redact.Config{Without: []redact.Category{"OF_ANOTHER_VERSION"}}
 	s, err := OpenSettings(b.home, b.workspaces, b.rules, b.last, nil, nil)
 	if s != nil || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
