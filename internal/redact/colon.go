@@ -88,8 +88,8 @@ func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
 }
 
 // settings finds a connection string of Azure: it begins with where, and goes on with a key.
-func settings(b []byte, i, j int, final bool) (end int, open bool) {
-	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" {
+func (f *finder) settings(b []byte, i, j int, final bool) (end int, open bool) {
+	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" || f.where.over(i) {
 		return 0, false
 	}
 	if end, open = urlEnd(b, j, maxAuthority, "", final); open {
@@ -104,6 +104,7 @@ func settings(b []byte, i, j int, final bool) (end int, open bool) {
 	if bytes.Contains(text, []byte(";SharedAccessKey=")) || bytes.Contains(text, []byte(";Secret=")) || bytes.Contains(text, []byte(";AccessKey=")) {
 		return end, false
 	}
+	f.where.none(i, end)
 	return 0, false
 }
 

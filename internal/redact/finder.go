@@ -22,9 +22,27 @@ type finder struct {
 	scheme bool     // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
 	tail   Category // a value was cut at its bound: what follows directly belongs to it
 	blob   int      // up to here there is base64 that says nothing
-	bare   int      // up to here goes a value without quotes that was no secret
-	tries  int      // to find one within it
+	bare   dry      // values without quotes
+	sums   dry      // hashes
+	where  dry      // connection strings of Azure
 	depth  int      // layers of encoding around this text
+}
+
+// dry is how far was looked for something, from several places, in vain. It bounds how often the same text is read:
+// key=key=key=…
+type dry struct{ to, tries int }
+
+// maxDry is how often the same text is read.
+const maxDry = 4
+
+func (d *dry) over(i int) bool { return i < d.to && d.tries > maxDry }
+
+// none says that there was nothing between i and end.
+func (d *dry) none(i, end int) {
+	if d.tries++; i >= d.to {
+		d.tries = 0
+	}
+	d.to = max(d.to, end)
 }
 
 type extent struct{ start, end int }
@@ -38,7 +56,9 @@ func (f *finder) shift(n int) {
 	f.last.start -= n
 	f.last.end -= n
 	f.blob -= n
-	f.bare -= n
+	f.bare.to -= n
+	f.sums.to -= n
+	f.where.to -= n
 }
 
 // scan looks on and calls add for each find. It returns the first place that is not decided.
