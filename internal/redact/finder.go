@@ -30,19 +30,28 @@ type finder struct {
 
 // dry is how far was looked for something, from several places, in vain. It bounds how often the same text is read:
 // key=key=key=…
-type dry struct{ to, tries int }
+type dry struct{ from, to, tries int }
 
 // maxDry is how often the same text is read.
 const maxDry = 4
 
 func (d *dry) over(i int) bool { return i < d.to && d.tries > maxDry }
 
-// none says that there was nothing between i and end.
+// none says that there was nothing between i and end. It may be said twice of the same place, at which the finder
+// had to wait for something else.
 func (d *dry) none(i, end int) {
-	if d.tries++; i >= d.to {
+	switch {
+	case i >= d.to:
 		d.tries = 0
+	case i > d.from:
+		d.tries++
 	}
-	d.to = max(d.to, end)
+	d.from, d.to = i, max(d.to, end)
+}
+
+func (d *dry) shift(n int) {
+	d.from -= n
+	d.to -= n
 }
 
 type extent struct{ start, end int }
@@ -56,9 +65,9 @@ func (f *finder) shift(n int) {
 	f.last.start -= n
 	f.last.end -= n
 	f.blob -= n
-	f.bare.to -= n
-	f.sums.to -= n
-	f.where.to -= n
+	f.bare.shift(n)
+	f.sums.shift(n)
+	f.where.shift(n)
 }
 
 // scan looks on and calls add for each find. It returns the first place that is not decided.

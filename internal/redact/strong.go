@@ -18,7 +18,7 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		j--
 	}
 	w := b[i:j]
-	if i < f.blob || w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 { // text in base64 that says nothing; a symbol of D, Rust, C++
+	if i < f.blob || len(w) > 1 && w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 { // text in base64 that says nothing; a symbol of D, Rust, C++
 		return extent{}, ""
 	}
 	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
