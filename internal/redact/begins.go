@@ -13,7 +13,13 @@ func (f *finder) begins(b []byte, i int, final bool, add func(span)) (n int, ope
 	var category Category
 	switch b[i] {
 	case '$':
-		end, open = hash(b, i, final)
+		if f.sums.over(i) {
+			return 0, false
+		}
+		var stop int
+		if end, stop, open = hash(b, i, final); end == 0 && !open {
+			f.sums.none(i, stop)
+		}
 		category = PasswordHash
 	case '{':
 		if end, open = ldapHash(b, i, final); open || end > 0 {
@@ -52,29 +58,30 @@ const maxHash = 512
 var hashes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "md5", "sha1", "apr1", "P", "H", "S", "scrypt", "yescrypt",
 	"argon2i", "argon2d", "argon2id", "pbkdf2", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256"}
 
-// hash finds $scheme$…, with salt and a hash of 13 characters at least behind the last dollar sign.
-func hash(b []byte, i int, final bool) (end int, open bool) {
+// hash finds $scheme$…, with salt and a hash of 13 characters at least behind the last dollar sign. It stops where
+// it need not look again.
+func hash(b []byte, i int, final bool) (end, stop int, open bool) {
 	j := i + 1
 	for j < len(b) && j-i < 16 && classes[b[j]]&(alnum_|joint) != 0 {
 		j++
 	}
 	if j == len(b) && !final {
-		return 0, true
+		return 0, 0, true
 	}
 	if j == len(b) || b[j] != '$' || !slices.Contains(hashes, string(b[i+1:j])) {
-		return 0, false
+		return 0, i, false
 	}
 	for j < len(b) && j-i < maxHash && (classes[b[j]]&(alnum_|dot|slash|joint) != 0 || strings.IndexByte("$+=,", b[j]) >= 0) {
 		j++
 	}
 	if j == len(b) && !final {
-		return 0, true
+		return 0, 0, true
 	}
 	text := bytes.TrimRight(b[i:j], ",")
 	if dollar := bytes.LastIndexByte(text, '$'); len(text)-dollar < 14 || len(text) < 20 {
-		return 0, false
+		return 0, j, false
 	}
-	return i + len(text), false
+	return i + len(text), j, false
 }
 
 // storage are the schemes of RFC 2307 and its kin.

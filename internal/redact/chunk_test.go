@@ -86,6 +86,9 @@ var onceSplit = []string{
 	"db:" + strings.Repeat("y", maxLogin-1) + "@tcp(h)",                                   // at the very bound
 	"jdbc:" + strings.Repeat("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", 900),                 // without a bound
 	strings.Repeat("hooks.slack.com/services/", 1700) + " ",
+	"x = ghp_Q1EgPb2uHP7WHLHnGf3OIyTDXtuUcA2qFkA1" + strings.Repeat(".", 24) + " ", // what is left of a word is dots
+	"password " + strings.Repeat("$2y$10$", 300) + "&'0x1fAPI_KEY{ ",               // a hash is looked for again after a wait
+	"=>PASS->redis-cli -a +$ ", // an arrow that is none
 }
 
 func TestRulesSplit(t *testing.T) {

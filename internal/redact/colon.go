@@ -43,11 +43,13 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 		}
 		return s.end, open
 	}
-	if s, open := starred(b, i, j, final); open || s.end > 0 {
-		if s.end > 0 {
-			add(span{s.start, s.end, Password})
+	if kinds&letter != 0 && i >= 6 && b[i-1] == ':' {
+		if s, open := starred(b, i, j, final); open || s.end > 0 {
+			if s.end > 0 {
+				add(span{s.start, s.end, Password})
+			}
+			return s.end, open
 		}
-		return s.end, open
 	}
 	if s, open := pgpass(b, i, j, final); open || s.end > 0 {
 		if s.end > 0 {
@@ -67,8 +69,8 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 // telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA. In a URL
 // the number stands behind bot.
 func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
-	for _, n := range []int{8, 9, 10} {
-		if at := j - n - len("bot"); at >= i && classes[b[j-1]]&digit != 0 && string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {
+	for n := 8; n <= 10 && kinds&slash != 0 && j-n-len("bot") >= i && classes[b[j-1]]&digit != 0; n++ {
+		if at := j - n - len("bot"); string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {
 			i, kinds = j-n, digit
 		}
 	}
@@ -86,8 +88,8 @@ func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
 }
 
 // settings finds a connection string of Azure: it begins with where, and goes on with a key.
-func settings(b []byte, i, j int, final bool) (end int, open bool) {
-	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" {
+func (f *finder) settings(b []byte, i, j int, final bool) (end int, open bool) {
+	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" || f.where.over(i) {
 		return 0, false
 	}
 	if end, open = urlEnd(b, j, maxAuthority, "", final); open {
@@ -102,6 +104,7 @@ func settings(b []byte, i, j int, final bool) (end int, open bool) {
 	if bytes.Contains(text, []byte(";SharedAccessKey=")) || bytes.Contains(text, []byte(";Secret=")) || bytes.Contains(text, []byte(";AccessKey=")) {
 		return end, false
 	}
+	f.where.none(i, end)
 	return 0, false
 }
 
@@ -137,9 +140,6 @@ func dsn(b []byte, i, j int, final bool) (extent, bool) {
 
 // starred finds the last field of *:*:*:user:password, of which only the user is a word.
 func starred(b []byte, i, j int, final bool) (extent, bool) {
-	if i < 6 || b[i-1] != ':' || b[i-2] != '*' && classes[b[i-2]]&alnum_ == 0 {
-		return extent{}, false
-	}
 	line := lineBefore(b, i)
 	if line[0] != '*' || bytes.Count(line, []byte(":")) != 3 || bytes.ContainsAny(line, " \t") {
 		return extent{}, false

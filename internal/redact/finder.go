@@ -22,9 +22,36 @@ type finder struct {
 	scheme bool     // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
 	tail   Category // a value was cut at its bound: what follows directly belongs to it
 	blob   int      // up to here there is base64 that says nothing
-	bare   int      // up to here goes a value without quotes that was no secret
-	tries  int      // to find one within it
+	bare   dry      // values without quotes
+	sums   dry      // hashes
+	where  dry      // connection strings of Azure
 	depth  int      // layers of encoding around this text
+}
+
+// dry is how far was looked for something, from several places, in vain. It bounds how often the same text is read:
+// key=key=key=…
+type dry struct{ from, to, tries int }
+
+// maxDry is how often the same text is read.
+const maxDry = 4
+
+func (d *dry) over(i int) bool { return i < d.to && d.tries > maxDry }
+
+// none says that there was nothing between i and end. It may be said twice of the same place, at which the finder
+// had to wait for something else.
+func (d *dry) none(i, end int) {
+	switch {
+	case i >= d.to:
+		d.tries = 0
+	case i > d.from:
+		d.tries++
+	}
+	d.from, d.to = i, max(d.to, end)
+}
+
+func (d *dry) shift(n int) {
+	d.from -= n
+	d.to -= n
 }
 
 type extent struct{ start, end int }
@@ -38,7 +65,9 @@ func (f *finder) shift(n int) {
 	f.last.start -= n
 	f.last.end -= n
 	f.blob -= n
-	f.bare -= n
+	f.bare.shift(n)
+	f.sums.shift(n)
+	f.where.shift(n)
 }
 
 // scan looks on and calls add for each find. It returns the first place that is not decided.

@@ -189,6 +189,9 @@ func (f *finder) harmless(b []byte) bool {
 
 // phrase holds for names whose value is many words.
 func (q *question) phrase() bool {
+	if c := q.name[len(q.name)-1] | 0x20; c != 'c' && c != 'e' && c != 'd' {
+		return false
+	}
 	name := flat(q.name)
 	return strings.HasSuffix(name, "mnemonic") || strings.HasSuffix(name, "phrase") || strings.HasSuffix(name, "seed")
 }

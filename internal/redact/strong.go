@@ -18,7 +18,7 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		j--
 	}
 	w := b[i:j]
-	if i < f.blob || w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 { // text in base64 that says nothing; a symbol of D, Rust, C++
+	if i < f.blob || len(w) > 1 && w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 { // text in base64 that says nothing; a symbol of D, Rust, C++
 		return extent{}, ""
 	}
 	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
@@ -29,14 +29,14 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 	if s.n == 40 && len(named) == keyID && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") { // the key to the id
 		return extent{i, j}.when(f.sep.n <= 8 && s.random()), CloudKey
 	}
-	if s.n < 24 && identifier(w) {
-		return extent{}, ""
-	}
 	switch {
 	case s.n == 66 && !s.hex && w[0] == '0' && w[1] == 'x' && shapeOf(w[2:]).hex: // a key of secp256k1
 		return extent{i, j}, Token
 	case s.hex && s.n >= 24 || s.n >= 16 && s.random() || uuid(w):
 	default:
+		return extent{}, ""
+	}
+	if s.n < 24 && identifier(w) {
 		return extent{}, ""
 	}
 	if t := tailOf(w); t >= 28 && !s.hex && s.mixed() && joined(w, t) {

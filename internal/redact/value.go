@@ -5,7 +5,7 @@ import "bytes"
 // maxPhrase bounds a mnemonic without quotes: 24 words of eight letters and a blank.
 const maxPhrase = 24 * 9
 
-// maxTries bounds how often the same text is taken for a value: key=key=key=…
+// maxTries bounds how many places in one word are looked at for long.
 const maxTries = 16
 
 // value decides on what stands at v where the last word asks for something. It returns the end of what
@@ -15,7 +15,7 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 		f.ask = nothing
 		return v, false
 	}
-	if v < f.bare && f.tries > maxTries {
+	if f.bare.over(v) {
 		f.ask = nothing
 		return v, false
 	}
@@ -36,10 +36,7 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 	s, category := q.judge(f, end)
 	f.ask = nothing
 	if s.end <= s.start {
-		if f.tries++; v >= f.bare {
-			f.tries = 0
-		}
-		f.bare = max(f.bare, end)
+		f.bare.none(v, end)
 		return v, false
 	}
 	add(span{s.start, s.end, category})

@@ -31,9 +31,10 @@ func (v *view) take(p []byte, final bool) {
 	if shared {
 		v.b = v.raw[:v.seen]
 	}
+	nul, esc := next{c: 0}, next{c: escapeByte}
 	for v.seen < len(v.raw) {
 		rest := v.raw[v.seen:]
-		n := clear(rest)
+		n := min(nul.after(v.raw, v.seen), esc.after(v.raw, v.seen)) - v.seen
 		if n == 0 {
 			left, wait := invisible(rest, final)
 			if wait {
@@ -52,6 +53,25 @@ func (v *view) take(p []byte, final bool) {
 			v.b = append(v.b, rest[:n]...)
 		}
 	}
+}
+
+// next finds the next place of one byte, and looks at no byte twice for that.
+type next struct {
+	c     byte
+	at    int
+	known bool
+}
+
+// after returns the first place of the byte at or after i, the end for none.
+func (n *next) after(b []byte, i int) int {
+	if n.known && n.at >= i {
+		return n.at
+	}
+	n.at, n.known = len(b), true
+	if k := bytes.IndexByte(b[i:], n.c); k >= 0 {
+		n.at = i + k
+	}
+	return n.at
 }
 
 // clear returns how many bytes stand before the next that could be left out.

@@ -125,7 +125,7 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 		f.ask, f.scheme = forScheme, false
 	}
 	if j < len(b) && b[j] == '=' {
-		if end, open := settings(b, i, j, final); open || end > 0 {
+		if end, open := f.settings(b, i, j, final); open || end > 0 {
 			if end > 0 {
 				add(span{i, end, Connection})
 			}
