@@ -67,9 +67,9 @@ func delimited(b []byte, stop, j int) bool {
 
 // networks are words before an address, versions such before a version.
 var (
-	networks = wordSet(`nameserver from to inet host hostname ip addr address server client peer via src dst source destination gateway gw route
-		listen listening bind bound connect connected connecting connection remote local upstream at on ping proxy dns node by for and`)
-	versions = wordSet("version ver v release build firmware driver revision appversion fileversion productversion")
+	networks = vocabulary{text: `nameserver from to inet host hostname ip addr address server client peer via src dst source destination gateway gw route
+		listen listening bind bound connect connected connecting connection remote local upstream at on ping proxy dns node by for and`}
+	versions = vocabulary{text: "version ver v release build firmware driver revision appversion fileversion productversion"}
 )
 
 // versionLike holds for what is rather a version: after the name of a product and a slash, after a word that
@@ -79,13 +79,13 @@ func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
 		return stop >= len(b) || b[stop] != ':' && b[stop] != '/'
 	}
 	m := wordBefore(b, p)
-	if versions[string(m.text[:m.n])] || versions[string(m.part(m.parts-1))] {
+	if versions.has(m.text[:m.n]) || versions.has(m.part(m.parts-1)) {
 		return true
 	}
 	if a[0] >= 10 || slices.Max(a[:]) >= 100 {
 		return false
 	}
-	if networks[string(m.text[:m.n])] || stop < len(b) && (b[stop] == ':' || b[stop] == '/') {
+	if networks.has(m.text[:m.n]) || stop < len(b) && (b[stop] == ':' || b[stop] == '/') {
 		return false
 	}
 	return p > 0 && classes[b[p-1]]&blank != 0 && m.n > 0

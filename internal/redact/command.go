@@ -11,16 +11,25 @@ type option struct {
 	commands []string
 }
 
-// flags are options of one letter. Which command takes them decides what they mean.
-var flags = map[byte]option{
-	'u': {forLogin, nil},
-	'U': {forLogin, nil}, // user%password of Samba
-	'p': {forArgument, []string{"login", "sshpass", "mysql", "mariadb", "mongo", "ftp", "useradd", "usermod", "twine", "tsql"}},
-	'P': {forArgument, []string{"sqlcmd", "bcp", "isql", "osql", "zip", "mosquitto", "ipmitool"}},
-	'a': {forArgument, []string{"redis-cli", "valkey-cli"}},
-	'w': {forArgument, []string{"ldap"}},
-	't': {forArgument, []string{"codecov", "doctl"}},
-	'k': {forArgument, []string{"nuget"}},
+// letterOption returns what an option of one letter means. Which command takes it decides.
+func letterOption(c byte) option {
+	switch c {
+	case 'u', 'U': // U: user%password of Samba
+		return option{ask: forLogin}
+	case 'p':
+		return option{forArgument, []string{"login", "sshpass", "mysql", "mariadb", "mongo", "ftp", "useradd", "usermod", "twine", "tsql"}}
+	case 'P':
+		return option{forArgument, []string{"sqlcmd", "bcp", "isql", "osql", "zip", "mosquitto", "ipmitool"}}
+	case 'a':
+		return option{forArgument, []string{"redis-cli", "valkey-cli"}}
+	case 'w':
+		return option{forArgument, []string{"ldap"}}
+	case 't':
+		return option{forArgument, []string{"codecov", "doctl"}}
+	case 'k':
+		return option{forArgument, []string{"nuget"}}
+	}
+	return option{}
 }
 
 // argument decides on what follows an option or a directive.
@@ -29,7 +38,7 @@ func (q *question) argument(f *finder, all extent) (extent, Category) {
 	s := shapeOf(val)
 	if len(q.name) == 2 && q.name[0] == '-' {
 		before := lineBefore(q.b, f.last.start) // two bytes before the value and what stands between
-		command := slices.ContainsFunc(flags[q.name[1]].commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
+		command := slices.ContainsFunc(letterOption(q.name[1]).commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
 		return all.when(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
 	}
 	if string(q.name) == "community" && !bytes.Contains(lineBefore(q.b, f.last.start), []byte("snmp")) {

@@ -184,7 +184,7 @@ func (f *finder) argued(b []byte) bool {
 // harmless holds when the word before the last makes it no secret: cache key.
 func (f *finder) harmless(b []byte) bool {
 	m := f.before(b)
-	return m.parts > 0 && harmless[string(m.part(m.parts-1))]
+	return m.parts > 0 && harmless.has(m.part(m.parts-1))
 }
 
 // phrase holds for names whose value is many words.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // ask is what a word wants to know of the value that follows it.
@@ -22,24 +23,26 @@ const (
 )
 
 // endings are what the names of secrets end in, in lower case, without what joins their parts.
-var endings = map[string]ask{
-	"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
-	"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
-	"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
-	"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret, // of other languages
-	"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
-	"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
-	"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
-	"sharedkey": forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken, "sessionkey": forToken,
-	"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
-	"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
-	"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken, "seed": forToken,
-	"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken, "seedphrase": forToken, "recoveryphrase": forToken,
-	"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey, "connectionstring": forKey,
-	"key": forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
-	"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
-	"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument, "requirepass": forArgument, "masterauth": forArgument,
-	"authorization": forAuth,
+func endings() map[string]ask {
+	return map[string]ask{
+		"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
+		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
+		"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
+		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret, // of other languages
+		"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
+		"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
+		"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
+		"sharedkey": forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken, "sessionkey": forToken,
+		"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
+		"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
+		"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken, "seed": forToken,
+		"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken, "seedphrase": forToken, "recoveryphrase": forToken,
+		"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey, "connectionstring": forKey,
+		"key": forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
+		"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
+		"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument, "requirepass": forArgument, "masterauth": forArgument,
+		"authorization": forAuth,
+	}
 }
 
 // ending is one of endings.
@@ -51,7 +54,7 @@ type ending struct {
 // byTail sorts endings by their last three letters, the longest first, so that it wins.
 func byTail() map[uint32][]ending {
 	m := map[uint32][]ending{}
-	for e, a := range endings {
+	for e, a := range endings() {
 		n := len(e)
 		k := three(e[n-3], e[n-2], e[n-1])
 		m[k] = append(m[k], ending{e, a})
@@ -63,11 +66,23 @@ func byTail() map[uint32][]ending {
 }
 
 // before key or session stands what makes it no secret.
-var harmless = wordSet(`public pub bucket schema sequence foreign primary partition sort cache host idx hot row map dict object natural
+var harmless = vocabulary{text: `public pub bucket schema sequence foreign primary partition sort cache host idx hot row map dict object natural
 
 	routing group range index unique composite sharding shard registry translation i18n message label event config hash lookup
 	search column field property shortcut host known ssh api_name kms mon tur don hoc joc whis hot keyboard pass_key enter escape
-	shift control ctrl alt arrow metric tag topic dedup idempotency correlation request trace span resume`)
+	shift control ctrl alt arrow metric tag topic dedup idempotency correlation request trace span resume`}
+
+// vocabulary is a set of words that is made when it is first asked, not when the program starts.
+type vocabulary struct {
+	text string
+	once sync.Once
+	set  map[string]bool
+}
+
+func (v *vocabulary) has(word []byte) bool {
+	v.once.Do(func() { v.set = wordSet(v.text) })
+	return v.set[string(word)]
+}
 
 func wordSet(words string) map[string]bool {
 	set := map[string]bool{}
@@ -80,8 +95,8 @@ func wordSet(words string) map[string]bool {
 // between may stand between the name of a variable and its value; words may stand between a secret's
 // name and the secret.
 var (
-	between = wordSet("string str is was be equals const char text by")
-	types   = wordSet("string str char text") // behind the name and a colon
+	between = vocabulary{text: "string str is was be equals const char text by"}
+	types   = vocabulary{text: "string str char text"} // behind the name and a colon
 )
 
 // maxName bounds names of secrets, in bytes.
@@ -113,7 +128,7 @@ func newTails() *tails {
 			t.four[four/64] |= 1 << (four % 64)
 		}
 	}
-	for e := range endings {
+	for e := range endings() {
 		add(e)
 	}
 	for _, e := range []string{"pass", "pat", "_pw", "-pw", ".pw", "identified"} {
@@ -148,7 +163,7 @@ func (t *tables) asks(b []byte) ask {
 		if whole > n {
 			return nothing
 		}
-		return flags[b[1]].ask
+		return letterOption(b[1]).ask
 	}
 	if !t.tails.may(b) && !idEnding(b) && b[0] != '-' && !(b[0] == 'B' && bytes.HasPrefix(b, bundler)) {
 		return nothing
@@ -206,7 +221,7 @@ func (m *name) qualify(a ask, n int) ask {
 		return forToken
 	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of an assembly of .NET
 		return nothing
-	case (ending == "key" || ending == "session" && !hosted(rest)) && len(rest) > 0 && (harmless[string(rest)] || harmless[string(m.before(len(rest)))]):
+	case (ending == "key" || ending == "session" && !hosted(rest)) && len(rest) > 0 && (harmless.has(rest) || harmless.has(m.before(len(rest)))):
 		return nothing
 	case len(ending) <= 4 && !whole && ending != "pwd": // monkey, author, aside
 		return nothing

@@ -54,7 +54,7 @@ func webhook(val []byte) bool {
 func placeholder(val []byte) bool {
 	if len(val) <= 14 {
 		m := parse(val)
-		if nobody[string(m.text[:m.n])] {
+		if nobody.has(m.text[:m.n]) {
 			return true
 		}
 	}
@@ -95,9 +95,9 @@ func spoken(val []byte) bool {
 	return false
 }
 
-var nobody = wordSet(`null none nil true false undefined yes no password passwd token secret string changeme xxx yyy prompt required optional
+var nobody = vocabulary{text: `null none nil true false undefined yes no password passwd token secret string changeme xxx yyy prompt required optional
 
-	default empty enabled disabled redacted hidden masked define defined undef passwort kennwort contrasena wachtwoord motdepasse senha`)
+	default empty enabled disabled redacted hidden masked define defined undef passwort kennwort contrasena wachtwoord motdepasse senha`}
 
 // verbs holds for what a program formats: %s:%s.
 func verbs(val []byte) bool {

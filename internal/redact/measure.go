@@ -43,7 +43,7 @@ func (t *tables) keywords() []string {
 			all = append(all, strings.ToLower(p.text))
 		}
 	}
-	for e := range endings {
+	for e := range endings() {
 		all = append(all, e)
 	}
 	for s := range t.services {

@@ -92,11 +92,11 @@ func (t *tables) service(m *name) bool {
 }
 
 // digests are parts of names of what is random and no secret.
-var digests = wordSet(`sum sums sha sha1 sha224 sha256 sha384 sha512 md5 h1 hash hashes digest digests checksum chksum integrity etag rev revision srcrev
+var digests = vocabulary{text: `sum sums sha sha1 sha224 sha256 sha384 sha512 md5 h1 hash hashes digest digests checksum chksum integrity etag rev revision srcrev
 
 	commit version ver build fingerprint thumbprint id ids uuid guid uid accessor public pub pubkey origin chars alphabet nonce trace span request
 	crc blake2 image layer tree blob object parent index block tx transaction path file dir url uri href src name label title ref branch tag
-	cert certificate csr signature sig modulus serial address etags cid nar sri`)
+	cert certificate csr signature sig modulus serial address etags cid nar sri`}
 
 // harmless holds when a part of the name says that its value is a digest or an identifier, or all of it is one
 // letter and a digit: h1, t1.
@@ -105,7 +105,7 @@ func (m *name) harmless() bool {
 		return true
 	}
 	for p := range m.parts {
-		if digests[string(m.part(p))] {
+		if digests.has(m.part(p)) {
 			return true
 		}
 	}

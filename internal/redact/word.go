@@ -163,7 +163,7 @@ func (f *finder) passing(b []byte, i, j int) bool {
 		return false
 	}
 	if (len(w) > 2 || s.amp) && s.colons == 1 && s.eq == 0 && s.lines == 0 {
-		return s.opened == 0 && (s.amp && (b[i-1] == '&' || b[i-1] == '\'') || len(w) <= 6 && types[string(bytes.ToLower(w))])
+		return s.opened == 0 && (s.amp && (b[i-1] == '&' || b[i-1] == '\'') || len(w) <= 6 && types.has(bytes.ToLower(w)))
 	}
 	if len(w) <= 2 && s.opened == 0 && s.operated() && j < len(b) && classes[b[j]]&quote != 0 { // b"…", r'…'
 		return true
@@ -172,7 +172,7 @@ func (f *finder) passing(b []byte, i, j int) bool {
 		return false
 	}
 	low := string(bytes.ToLower(w))
-	return low == "value" || s.lines == 0 && !s.comma && (between[low] || s.call == '(' && low == "return") ||
+	return low == "value" || s.lines == 0 && !s.comma && (between.has([]byte(low)) || s.call == '(' && low == "return") ||
 		f.ask == forSecret && len(w) == 1 && classes[w[0]]&digit != 0 && s.n == 1 // Cisco: password 7 …
 }
 
