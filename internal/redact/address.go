@@ -9,24 +9,27 @@ import (
 
 // ipv4 finds addresses in the word b[i:j]. Versions have four parts too, see [versionLike].
 func ipv4(b []byte, i, j int, add func(span)) {
+	before := 0 // where the last address ended
 	for p := i; p < j; p++ {
 		if classes[b[p]]&digit == 0 {
 			continue
 		}
-		if p == i || classes[b[p-1]]&(alnum_|dot|joint) == 0 {
-			if stop, a := quad(b[:j], p); stop > 0 && telling(a) && delimited(b, stop, j) && !versionLike(b, i, p, stop, a) {
+		if p == i || classes[b[p-1]]&(alnum_|dot|joint) == 0 || p-1 == before {
+			if stop, a := quad(b[:j], p, '.'); stop > 0 && telling(a) && (delimited(b, stop, j) && !versionLike(b, i, p, stop, a) || within(b, i, p, stop, j, a)) {
 				add(span{p, stop, IPv4})
+				before = stop
 			}
+		} else if stop := within4(b, i, p, j); stop > 0 {
+			add(span{p, stop, IPv4})
+			before = stop
 		}
-		for p+1 < j && classes[b[p+1]]&(alnum_|dot|joint) != 0 {
-			p++
-		}
+		p = runEnd(b[:j], p, alnum_|dot) - 1
 	}
 }
 
-// quad reads four numbers up to 255 without leading zeros, joined by dots. It returns where they end, zero
+// quad reads four numbers up to 255 without leading zeros, joined by the sign. It returns where they end, zero
 // for anything else.
-func quad(b []byte, p int) (stop int, a [4]byte) {
+func quad(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	for n := range a {
 		from, v := p, 0
 		for p < len(b) && classes[b[p]]&digit != 0 && p-from < 3 {
@@ -38,7 +41,7 @@ func quad(b []byte, p int) (stop int, a [4]byte) {
 		}
 		a[n] = byte(v)
 		if n < 3 {
-			if p == len(b) || b[p] != '.' {
+			if p == len(b) || b[p] != sign {
 				return 0, a
 			}
 			p++
@@ -69,26 +72,32 @@ func delimited(b []byte, stop, j int) bool {
 var (
 	networks = vocabulary{text: `nameserver from to inet host hostname ip addr address server client peer via src dst source destination gateway gw route
 		listen listening bind bound connect connected connecting connection remote local upstream at on ping proxy dns node by for and`}
-	versions = vocabulary{text: "version ver v release build firmware driver revision appversion fileversion productversion"}
+	versions = vocabulary{text: "version ver v release build firmware driver revision appversion fileversion productversion section sections chapter clause figure oid"}
 )
 
 // versionLike holds for what is rather a version: after the name of a product and a slash, after a word that
 // says so, or with small numbers where no word speaks of a network.
 func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
-	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 {
+	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 && !surely(a) {
 		return stop >= len(b) || b[stop] != ':' && b[stop] != '/'
 	}
-	m := wordBefore(b, p)
-	if versions.has(m.text[:m.n]) || versions.has(m.part(m.parts-1)) {
+	if versionWord(b, p) {
 		return true
 	}
 	if a[0] >= 10 || slices.Max(a[:]) >= 100 {
 		return false
 	}
+	m := wordBefore(b, p)
 	if networks.has(m.text[:m.n]) || stop < len(b) && (b[stop] == ':' || b[stop] == '/') {
 		return false
 	}
 	return p > 0 && classes[b[p-1]]&blank != 0 && m.n > 0
+}
+
+// versionWord holds behind a word that says that a version follows.
+func versionWord(b []byte, p int) bool {
+	m := wordBefore(b, p)
+	return versions.has(m.text[:m.n]) || versions.has(m.part(m.parts-1))
 }
 
 // wordBefore returns the word before p in its line, no more than three signs away.

@@ -64,7 +64,8 @@ func (q *question) login(end int, quoted bool) (extent, Category) {
 	if q.name[len(q.name)-1] == 'U' {
 		i = bytes.IndexByte(val, '%')
 	}
-	if i < 0 || len(val)-i < 6 || val[i+1] == ':' || placeholder(val[i+1:]) || bytes.ContainsAny(val[i+1:], " {") {
+	if i < 0 || len(val)-i < 6 || val[i+1] == ':' || placeholder(val[i+1:]) || bytes.IndexByte(val[i+1:], '{') >= 0 ||
+		bytes.IndexByte(val[:i+2], ' ') >= 0 || bytes.IndexByte(val[i+1:], ' ') >= 0 && !q.closed {
 		return extent{}, ""
 	}
 	if s := shapeOf(val[i+1:]); s.digits == 0 && s.others == 0 && !s.random() {

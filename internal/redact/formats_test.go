@@ -27,7 +27,7 @@ func TestFormats(t *testing.T) {
 	const b64 = "WTkwY0VsVDBIMVpXU0I="
 	for name, c := range map[string]struct{ in, want string }{
 		"env":         {"DB_USER=app\nDB_PASSWORD=s3cret&more\nexport API_KEY='aB3dE5fG7hI9jK1l'\n", "DB_USER=app\nDB_PASSWORD=<PASSWORD>\nexport API_KEY='<TOKEN>'\n"},
-		"yaml":        {"db:\n  user: app\n  password: \"p^ss w0rd\"\n  passwd: hunter2x\n", "db:\n  user: app\n  password: \"p^ss w0rd\"\n  passwd: <PASSWORD>\n"},
+		"yaml":        {"db:\n  user: app\n  password: \"p^ss w0rd\"\n  passwd: hunter2x\n", "db:\n  user: app\n  password: \"<PASSWORD>\"\n  passwd: <PASSWORD>\n"},
 		"json":        {`{"user":"app","password":"x^1","token":"0123456789abcdef","n":1}`, `{"user":"app","password":"x^1","token":"<TOKEN>","n":1}`},
 		"json string": {`{"body":"{\"password\":\"hunter2hunter\",\"a\":1}"}`, `{"body":"{\"password\":\"<PASSWORD>\",\"a\":1}"}`},
 		"ini":         {"[db]\npassword = hunter2x\nhost = db\n", "[db]\npassword = <PASSWORD>\nhost = db\n"},

@@ -12,11 +12,11 @@ type pattern struct {
 // that it stays in the first cache, dismisses almost every place; what passes is looked up by those bytes.
 type index struct {
 	filter []uint64
-	by4    map[uint32][]pattern // by the first four bytes
-	short  []pattern            // of fewer than four bytes
-	first  [256]bool            // what those begin with
-	heads  map[string]bool      // the proper prefixes of all patterns, up to three bytes
-	size   int                  // patterns; it only grows, and so tells versions apart
+	by4    map[uint32]bucket // by the first four bytes
+	short  bucket            // of fewer than four bytes
+	first  [256]bool         // what those begin with
+	heads  map[string]bool   // the proper prefixes of all patterns, up to three bytes
+	size   int               // patterns; it only grows, and so tells versions apart
 }
 
 const filterBits = 18
@@ -27,7 +27,7 @@ func slot(four uint32) uint32 { return four * 0x9E3779B1 >> (32 - filterBits) }
 func (x *index) add(p pattern) {
 	if x.size == 0 {
 		x.filter = make([]uint64, 1<<filterBits/64)
-		x.by4 = map[uint32][]pattern{}
+		x.by4 = map[uint32]bucket{}
 		x.heads = map[string]bool{}
 	}
 	x.size++
@@ -35,14 +35,14 @@ func (x *index) add(p pattern) {
 		x.heads[p.prefix(n)] = true
 	}
 	if p.len() < 4 {
-		x.short = append(x.short, p)
+		x.short = x.short.add(p)
 		x.first[p.core[0]] = true
 		return
 	}
 	four := binary.LittleEndian.Uint32([]byte(p.prefix(4)))
 	h := slot(four)
 	x.filter[h/64] |= 1 << (h % 64)
-	x.by4[four] = append(x.by4[four], p)
+	x.by4[four] = x.by4[four].add(p)
 }
 
 // scan looks for patterns that begin at or after from and calls add for the longest at each place. It
@@ -82,23 +82,15 @@ func (x *index) skip(b []byte, i int) int {
 // at returns the length of the longest pattern that b begins with, zero for none, and whether more bytes
 // could make it another one.
 func (x *index) at(b []byte) (n int, category string, open bool) {
-	try := func(p pattern) {
-		m, more := p.match(b)
-		open = open || more
-		if m > n {
-			n, category = m, p.category
-		}
-	}
-	for _, p := range x.short {
-		try(p)
-	}
+	n, category, open = x.short.at(b)
 	if len(b) < 4 {
 		return n, category, open || x.heads[string(b)]
 	}
-	for _, p := range x.by4[binary.LittleEndian.Uint32(b)] {
-		try(p)
+	m, c, more := x.by4[binary.LittleEndian.Uint32(b)].at(b)
+	if m > n {
+		n, category = m, c
 	}
-	return n, category, open
+	return n, category, open || more
 }
 
 // match returns how many bytes of b the form takes, zero when b begins otherwise, and whether more

@@ -72,7 +72,9 @@ func (t *Table) member(name string, v any) (any, int) {
 	if q.ask == nothing {
 		return t.Text(s)
 	}
-	whole, category := q.judge(&finder{t: tables}, len(s))
+	f := &finder{t: tables}
+	whole, category := q.judge(f, len(s))
+	category = f.kind(category, q.b[whole.start:whole.end])
 	st := t.newStream()
 	if whole.end > 0 && !t.rules.passes(category, q.b[whole.start:whole.end]) {
 		st.finds = append(st.finds, span{whole.start, whole.end, category})

@@ -41,6 +41,9 @@ func (q *question) judge(f *finder, end int) (extent, Category) {
 	if q.phrase() && mnemonic(val) {
 		return all, Token
 	}
+	if bytes.IndexByte(val, ' ') >= 0 && q.phrased(val, quoted) {
+		return all, category(q.ask)
+	}
 	if bytes.IndexByte(val, ' ') >= 0 { // a scheme of its own, and a token
 		return all.when(bytes.Count(val, []byte(" ")) == 1 && tokenLike(last(val), 16)), Token
 	}
@@ -231,6 +234,9 @@ func (q *question) element(end int) (extent, Category) {
 		val = words[0]
 		ok := q.ask == forSecret && len(val) >= 4 && !q.code(val, true) || (q.ask == forToken || q.ask == forKey) && tokenLike(val, 10)
 		return extent{q.v, q.v + len(trimmed)}.when(ok), category
+	}
+	if q.ask == forSecret && q.tag && end < len(q.b) && q.b[end] == '<' && q.exact() && framed(trimmed) && !sentence(trimmed) && !fetched(trimmed) {
+		return extent{q.v, q.v + len(trimmed)}, category
 	}
 	for _, w := range words {
 		if w = bytes.Trim(w, "{}"); len(w) >= 16 && tokenLike(w, 16) && q.ask != forKey {

@@ -97,6 +97,9 @@ func (p Pattern) compile(n int) (compiled, error) {
 	if p.Category == "" || clean(p.Category) != p.Category {
 		return compiled{}, invalid(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
+	if Pseudonym(p.Category) { // it would be given back without a rule
+		return compiled{}, invalid(what+" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
+	}
 	re, err := expression(what, p.Regexp)
 	if err != nil {
 		return compiled{}, err

@@ -20,6 +20,9 @@ func TestConfigRefused(t *testing.T) {
 	}{
 		"category":        {Config{Patterns: []Pattern{{Category: "my secret", Regexp: "x"}}}, `pattern 1 has the category "my secret"`},
 		"no category":     {Config{Patterns: []Pattern{{Regexp: "x"}}}, `pattern 1 has the category ""`},
+		"ipv4":            {Config{Patterns: []Pattern{{Category: IPv4, Regexp: "x"}}}, "pattern 1 (IPV4) has the category of a pseudonym"},
+		"ipv6":            {Config{Patterns: []Pattern{{Category: IPv6, Regexp: "x"}}}, "pattern 1 (IPV6) has the category of a pseudonym"},
+		"host":            {Config{Patterns: []Pattern{{Category: Host, Regexp: "x"}}}, "pattern 1 (HOST) has the category of a pseudonym"},
 		"no regexp":       {Config{Patterns: []Pattern{{Category: "A"}}}, "pattern 1 (A) has a regular expression of 0 bytes"},
 		"long regexp":     {Config{Patterns: []Pattern{{Category: "A", Regexp: strings.Repeat("x", maxPattern+1)}}}, "of 4097 bytes"},
 		"bad regexp":      {Config{Patterns: []Pattern{{Category: "A", Regexp: "x"}, {Category: "B", Regexp: "("}}}, "pattern 2 (B) is no regular expression"},

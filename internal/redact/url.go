@@ -50,7 +50,7 @@ func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool)
 	at := bytes.LastIndexByte(authority, '@')
 	scheme := bytes.ToLower(b[i:j])
 	if at < 0 {
-		return tenant(b, i, from, to, final, add)
+		return f.tenant(b, i, from, to, final, add)
 	}
 	user, password, both := bytes.Cut(authority[:at], []byte(":"))
 	if bytes.IndexByte(user, '[') >= 0 { // of a synopsis
@@ -106,7 +106,7 @@ var (
 )
 
 // tenant decides on a URL without a user.
-func tenant(b []byte, i, from, to int, final bool, add func(span)) (int, bool) {
+func (f *finder) tenant(b []byte, i, from, to int, final bool, add func(span)) (int, bool) {
 	host := strings.ToLower(string(b[from:to]))
 	name, _, _ := strings.Cut(host, ":")
 	for _, h := range hooks {
@@ -125,7 +125,8 @@ func tenant(b []byte, i, from, to int, final bool, add func(span)) (int, bool) {
 	}
 	for _, t := range tenants {
 		if strings.HasSuffix(name, t) && len(name) > len(t) {
-			add(span{i, from + len(name), Host})
+			first, _, _ := bytes.Cut(b[from:to], []byte("."))
+			add(span{i, from + len(name), f.kind(Host, first)})
 			return from + len(name), false
 		}
 	}

@@ -39,6 +39,7 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 		f.bare.none(v, end)
 		return v, false
 	}
+	category = f.kind(category, b[s.start:s.end])
 	add(span{s.start, s.end, category})
 	if s.end-v >= maxValue {
 		f.tail = category

@@ -94,7 +94,7 @@ func lone(b []byte, i int) bool {
 // look decides on a word, and what it asks of the next value.
 func (f *finder) look(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	end, open := f.decide(b, i, j, kinds, final, add)
-	if !open && j-i >= 7 && kinds&digit != 0 && kinds&dot != 0 {
+	if !open && j-i >= 7 && kinds&digit != 0 && (kinds&dot != 0 || kinds&joint != 0 && bytes.Contains(b[i:min(j, i+maxName)], []byte("ip-"))) {
 		ipv4(b, i, j, add)
 	}
 	return end, open

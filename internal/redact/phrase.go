@@ -1,0 +1,100 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+)
+
+// phrased holds for a value of several words that is a secret: it stands in quotes behind a sign, and is no text that a
+// person is shown. When in doubt it is one.
+func (q *question) phrased(val []byte, quoted bool) bool {
+	signed := q.sep.eq+q.sep.colons > 0 && !q.sep.comma && !q.sep.pipe && !q.sep.typed
+	if !signed || !quoted || !q.opening() || !framed(val) || sentence(val) || fetched(val) {
+		return false
+	}
+	switch odd := slices.ContainsFunc(bytes.Fields(val), odd); {
+	case q.ask == forSecret:
+		return q.env() || q.exact() || q.sep.eq > 0 || odd
+	case q.ask == forToken:
+		return q.exact() && (odd || flat(q.name) == "secret") || q.sep.eq > 0 && q.env()
+	}
+	return false
+}
+
+// fetched holds for what a shell or a template gets from elsewhere.
+func fetched(val []byte) bool {
+	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) || bytes.Contains(val, []byte("{{"))
+}
+
+// exact holds for names that are nothing but that of a secret.
+func (q *question) exact() bool {
+	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"}, flat(q.name))
+}
+
+// opening holds for a quote that opens the value: in "password: " + x it closes what began before the name.
+func (q *question) opening() bool {
+	if q.sep.quoted {
+		return true
+	}
+	line := lineBefore(q.b, max(0, q.v-1))
+	return len(line) >= lineLook || bytes.Count(line, []byte{q.sep.opened})%2 == 0
+}
+
+// framed holds for words from the first byte to the last, as between two quotes that belong together.
+func framed(val []byte) bool {
+	first, last := val[0], val[len(val)-1]
+	return classes[first]&blank == 0 && classes[last]&blank == 0 && bytes.IndexByte([]byte(",;)+.&|]}:=<"), first) < 0 && bytes.IndexByte([]byte(",(+="), last) < 0
+}
+
+// shown are words of texts about secrets, in some languages; joining are those that passphrases do not need.
+var (
+	shown = vocabulary{text: `password passwords passwort passwortes passphrase kennwort passe contrasena contrasea senha wachtwoord login username user account
+		your you please enter invalid must forgot forgotten incorrect wrong required optional reset confirm repeat retype characters chars tests checks
+		passed failed match matches token tokens secret secrets key keys value ihr bitte su votre uw`}
+	joining = vocabulary{text: "the a an of in is are to for and or not with be been was that this which it at by on if from has have no"}
+)
+
+// sentence holds for a sentence or a label that a person is shown.
+func sentence(val []byte) bool {
+	words := bytes.Fields(val)
+	letters, beyond, joins, about := 0, 0, 0, false
+	for _, w := range words {
+		if scrambled(w) {
+			return false
+		}
+		s := shapeOf(w)
+		letters += s.uppers + s.lowers
+		for _, c := range w {
+			if c >= 0x80 {
+				beyond++
+			}
+		}
+		low := flat(w[:min(len(w), maxName)])
+		about = about || shown.has([]byte(low))
+		joins += b2i(joining.has([]byte(low)))
+	}
+	capital := classes[val[0]]&upper != 0
+	ends := bytes.IndexByte([]byte(".?:!"), val[len(val)-1]) >= 0 || bytes.HasSuffix(val, []byte("…"))
+	return about || beyond > letters || capital && (joins > 0 || ends) && shapeOf(val).digits == 0
+}
+
+// odd holds for a word with a digit and a letter in it, of eight bytes at least, or one that is scrambled.
+func odd(w []byte) bool {
+	s := shapeOf(w)
+	return scrambled(w) || s.n >= 8 && s.digits > 1 && s.lowers+s.uppers > 0
+}
+
+// scrambled holds for a word that no text has: digits or signs stand within it.
+func scrambled(w []byte) bool {
+	w = bytes.Trim(w, ".,;:!?()[]\"'")
+	for i := 1; i+1 < len(w); i++ {
+		k := classes[w[i]]
+		if k&digit == 0 && bytes.IndexByte([]byte("@$!#&*^"), w[i]) < 0 {
+			continue
+		}
+		if classes[w[i-1]]&letter != 0 && bytes.ContainsFunc(w[i+1:], func(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }) {
+			return true
+		}
+	}
+	return false
+}
