@@ -57,7 +57,7 @@ what comes out before you give it away.`,
 	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
 	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
 	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
-	cmd.RegisterFlagCompletionFunc("session", keptIDs)
+	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
 	return cmd
 }
 
@@ -137,10 +137,10 @@ func (a *app) summed(r redaction, done gateway.Redacted) error {
 
 // mayRestore asks for a session that is there, and for a person who wants it.
 func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes bool) (gateway.Operator, error) {
-	var s keptSessions
+	var s gateway.KeptSession
 	if err := c.Look(ctx, gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Sessions[0].Texts, "text"))
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Texts, "text"))
 	return operatorBeside(ctx, "redact --restore", question, yes)
 }

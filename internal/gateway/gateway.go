@@ -195,10 +195,13 @@ func (g *Gateway) leave() {
 }
 
 func (g *Gateway) idle() bool {
-	kept := g.Kept != nil && len(g.Kept.List()) > 0 // asked each time, so that what had its time is forgotten
+	kept := 0
+	if g.Kept != nil {
+		kept, _ = g.Kept.Count() // asked each time, so that what had its time is forgotten
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if kept {
+	if kept > 0 {
 		g.quiet = time.Now()
 	}
 	return g.busy.Load() == 0 && time.Since(g.quiet) > g.Idle
