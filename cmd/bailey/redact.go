@@ -39,7 +39,7 @@ an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wa
 
 --jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
 "end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
-redacted. A line that is none, or longer than 16 MiB, ends it with its number and exit code 2.
+redacted. A line that is none, or longer than 4 MiB, ends it with its number and exit code 2.
 
 With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
 

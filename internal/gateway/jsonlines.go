@@ -12,7 +12,7 @@ import (
 )
 
 // maxLine bounds a line of JSON, in bytes.
-const maxLine = 16 << 20
+const maxLine = 4 << 20
 
 // answerSize is from when on answers go out before the input that is there has been read, in bytes.
 const answerSize = 64 << 10

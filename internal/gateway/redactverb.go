@@ -57,6 +57,13 @@ type redaction struct {
 
 // redact answers one stream. What it carries is written nowhere but back.
 func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q Query, from bailey.Call) {
+	select {
+	case g.streams <- struct{}{}:
+		defer func() { <-g.streams }()
+	default:
+		conn.WriteJSON(frameError, newFailure(errBusy))
+		return
+	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
 		err = conn.WriteFrame(frameResult, nil)

@@ -415,18 +415,42 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestStreamsAreCounted: as calls and sessions are.
+// TestStreamsAreCounted: apart from calls and sessions. Stalled ones take the places of other streams alone, one more is
+// told so, and who ends gives its place back.
 func TestStreamsAreCounted(t *testing.T) {
 	_, c, _ := redacting(t, nil)
-	for range maxConns {
+	var streams []*peer.Conn
+	for range maxStreams {
+		streams = append(streams, rawRedaction(t, c, rawHide))
+	}
+	_, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x")
+	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "8 texts are being redacted") || !strings.Contains(bailey.HintOf(err), "wait until one ends") {
+		t.Errorf("one stream too many: %v", err)
+	}
+	for range maxConns - 1 { // calls and sessions, as far as the gateway knows
 		conn, err := net.Dial("unix", c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	if _, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
-		t.Errorf("one stream too many: %v", err)
+	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); err != nil {
+		t.Errorf("streams took the place of a call: %v", err)
+	}
+	conn, err := net.Dial("unix", c.Home.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
+		t.Errorf("one call too many: %v", err)
+	}
+	streams[0].WriteFrame(frameEnd, nil)
+	for err = nil; err == nil; { // its connection closes when its place is free
+		_, _, err = streams[0].ReadFrame()
+	}
+	if out, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); err != nil || out != "x" {
+		t.Errorf("while calls take all their places: %q %v", out, err)
 	}
 }
 
