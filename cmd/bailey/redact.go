@@ -17,6 +17,8 @@ type redaction struct {
 	session                string
 	restore, report, lines bool
 	yes                    bool
+	resumed                bool // a session is given, if only an empty one
+	words                  []string
 }
 
 func (a *app) redactVerb() *cobra.Command {
@@ -46,8 +48,9 @@ With --json what is said is JSON: on stderr, since stdout is the text; with --re
 Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
 what comes out before you give it away.`,
 		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.resumed, r.words = cmd.Flags().Changed("session"), args
 			return a.redact(cmd.Context(), r)
 		},
 	}
@@ -66,6 +69,10 @@ func (r redaction) query() (gateway.RedactQuery, error) {
 	q := gateway.RedactQuery{Mode: gateway.Hide, Session: bailey.SessionID(r.session)}
 	why, cure := "", ""
 	switch {
+	case len(r.words) > 0:
+		why, cure = "bailey redact reads stdin", "bailey redact < "+r.words[0]
+	case r.resumed && r.session == "":
+		why, cure = "--session has no id", "bailey redact printed it: --session s-…; for a new session leave it out"
 	case r.report && (r.restore || r.lines) || r.restore && r.lines:
 		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
 	case r.restore && r.session == "":
@@ -90,6 +97,7 @@ func (r redaction) query() (gateway.RedactQuery, error) {
 // redact streams stdin through the gateway. The detectors and the maps are there: this process has neither.
 func (a *app) redact(ctx context.Context, r redaction) error {
 	out := a.stdout
+	a.after = "" // no call is made
 	if a.json && !r.report {
 		a.stdout = a.stderr // for all that is said, errors too
 	}
@@ -110,6 +118,7 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	if isTerminal(os.Stdin) {
 		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
+	a.after = "what came out is not all"
 	flow, in, stop := interruptible(ctx, a.stdin)
 	defer stop()
 	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it

@@ -282,6 +282,52 @@ func TestInterruptedRedaction(t *testing.T) {
 	}
 }
 
+// TestEndedRedaction: a signal ends it with what is to be known of it, and no word of calls: none was made.
+func TestEndedRedaction(t *testing.T) {
+	y := newYard(t)
+	_, id := y.session("from 10.1.2.3")
+	for _, c := range []struct {
+		args   []string
+		signal syscall.Signal
+		want   string
+	}{
+		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  what came out is not all\n"},
+		{[]string{"redact", "--restore", "--session", string(id)}, syscall.SIGINT, "bailey: unavailable: ended by a signal (interrupt)\n"},
+	} {
+		master, slave := pty(t)
+		cmd := y.command(y.program, c.args...)
+		var said bytes.Buffer
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr, cmd.ExtraFiles = &said, []*os.File{slave}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		s := &screen{asked: make(chan struct{})}
+		go s.watch(master)
+		io.WriteString(in, "a line\nand from 10.1.2.3 ")
+		if c.signal == syscall.SIGTERM {
+			io.ReadFull(out, make([]byte, 7))
+		} else {
+			<-s.asked
+		}
+		cmd.Process.Signal(c.signal)
+		io.Copy(io.Discard, out)
+		cmd.Wait()
+		if code(cmd) != 128+int(c.signal) || said.String() != c.want {
+			t.Errorf("%v: code %d, %q\n%s", c.args, code(cmd), &said, s.text())
+		}
+	}
+}
+
 // TestRedactHoldsLittle: neither the client nor the gateway grows with the text.
 func TestRedactHoldsLittle(t *testing.T) {
 	y := newYard(t)

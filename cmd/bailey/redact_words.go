@@ -56,7 +56,7 @@ func (a *app) restored(r gateway.Redacted) error {
 	}
 	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
 	if r.Left > 0 {
-		fmt.Fprintf(a.stderr, "  %s left as it stands: nothing in this session has it\n", times(r.Left, "token"))
+		fmt.Fprintf(a.stderr, "  %s left: this session does not have what they stand for\n", times(r.Left, "token"))
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) err
 			return lastWord(kind, b, r)
 		}
 		if _, err := out.Write(b); err != nil {
-			return err
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes; what came out is not all", Err: err}
 		}
 	}
 }
@@ -86,9 +86,15 @@ func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
-		Hint: "its sessions ended with it; redact the whole text again", Err: cutOff{err}}
+	return midStream{&bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
+		Hint: "its sessions ended with it; redact the whole text again", Err: cutOff{err}}}
 }
+
+// midStream is told in its own words: addresses of sockets are for who unwraps it.
+type midStream struct{ err *bailey.Error }
+
+func (m midStream) Error() string { return m.err.Message }
+func (m midStream) Unwrap() error { return m.err }
 
 // lastWord decodes a result into out, or returns the error that came instead.
 func lastWord(kind byte, b []byte, out any) error {

@@ -354,7 +354,8 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	if _, err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "mid-stream") {
+	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
+		!errors.Is(err, bailey.Unavailable) || !strings.Contains(bailey.HintOf(err), "redact the whole text again") {
 		t.Errorf("the client got %v", err)
 	}
 	wait(t, done)
@@ -377,7 +378,7 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	if r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
 		t.Errorf("a broken input: %+v, %v", r, err)
 	}
-	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); err != io.ErrClosedPipe {
+	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("a broken output: %v", err)
 	}
 }
