@@ -52,11 +52,27 @@ func (a *app) restored(r gateway.Redacted) error {
 			Session  bailey.SessionID `json:"session"`
 			Restored int              `json:"restored"`
 			Left     int              `json:"left"`
-		}{true, r.Session, r.Restored, r.Left})
+			Missed   []redact.Miss    `json:"missed,omitempty"`
+		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
 	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
-	if r.Left > 0 {
-		fmt.Fprintf(a.stderr, "  %s left: this session does not have what they stand for\n", times(r.Left, "token"))
+	if r.Left == 0 {
+		return nil
+	}
+	stand := "they stand"
+	if r.Left == 1 {
+		stand = "it stands"
+	}
+	fmt.Fprintf(a.stderr, "  %s left as %s\n", times(r.Left, "token"), stand)
+	for _, m := range r.Missed {
+		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
+		if m.Spelt {
+			why = "is no token of this session"
+		}
+		fmt.Fprintf(a.stderr, "  not restored: line %d %s %s\n", m.Line, shown(m.Text), why)
+	}
+	if more := r.Left - len(r.Missed); more > 0 {
+		fmt.Fprintf(a.stderr, "  and %d more\n", more)
 	}
 	return nil
 }

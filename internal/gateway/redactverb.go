@@ -162,7 +162,7 @@ func (r *redaction) pass(conn *peer.Conn) error {
 func (r *redaction) result() Redacted {
 	out := r.tally.result()
 	if r.back != nil {
-		out.Restored, out.Left = r.back.Given(), r.back.Left()
+		out.Restored, out.Left, out.Missed = r.back.Given(), r.back.Left(), r.back.Missed()
 	}
 	return out
 }

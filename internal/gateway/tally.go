@@ -16,7 +16,8 @@ type Redacted struct {
 	Lost       int              `json:"lost,omitempty"`    // of them, those that the full map cannot give back
 	Categories []Hidden         `json:"categories"`        // most finds first, never null
 	Restored   int              `json:"restored,omitempty"`
-	Left       int              `json:"left,omitempty"` // tokens that stand for nothing in this session
+	Left       int              `json:"left,omitempty"`   // tokens that were not given back
+	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of them
 }
 
 // Hidden is what was found of one category.
