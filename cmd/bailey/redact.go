@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,22 +27,24 @@ func (a *app) redactVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
 		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
-[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in.
+[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in, but for
+a literal [REDACTED_, which gets a second underscore, so that nobody takes it for a token.
 What was hidden is counted on stderr at the end, with the session that has the map and the command that
 gives it back. Ctrl-C is the end of the input.
 
 The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
 and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
 
---restore puts back what the tokens in stdin stand for, and leaves those of no secret of the session. It is
-an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
+--restore puts back what the tokens in stdin stand for, where they are spelt exactly. It leaves others, and those of
+no secret of the session, and names the first on stderr with their lines. It is an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
 --yes. The ledger has it (redact.restore) before the first byte comes out.
 
 --report prints what would be hidden, by category, and no text; nothing is kept.
 
 --jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
 "end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
-redacted. A line that is none, or longer than 4 MiB, ends it with its number and exit code 2.
+redacted. A line that is none (a blank one too), or longer than 4 MiB, ends it with its number and exit code 2;
+the lines before it have their answers and their session. A newline at the end begins no line.
 
 With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
 
@@ -124,8 +127,8 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
 	defer stop()
 	done, err := c.Redact(flow, q, op, in, out)
-	if err == nil {
-		err = a.summed(r, done)
+	if err == nil || done.Fault != nil {
+		err = cmp.Or(err, a.summed(r, done))
 	}
 	if err == nil && interrupted(ctx) {
 		return exit(128 + int(syscall.SIGINT))

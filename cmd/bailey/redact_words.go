@@ -21,7 +21,7 @@ func (a *app) hidden(r gateway.Redacted) error {
 			OK bool `json:"ok"`
 			gateway.Redacted
 			Restore string `json:"restore,omitempty"`
-		}{true, r, back})
+		}{r.Fault == nil, r, back})
 	}
 	var parts []string
 	for _, h := range r.Categories {
@@ -35,6 +35,9 @@ func (a *app) hidden(r gateway.Redacted) error {
 		fmt.Fprintln(a.stderr, "bailey: nothing was found to hide")
 	} else {
 		fmt.Fprintf(a.stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
+	}
+	if r.Escaped > 0 {
+		fmt.Fprintf(a.stderr, "  %s escaped\n", times(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)

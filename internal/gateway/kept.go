@@ -64,9 +64,10 @@ func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, erro
 	return id, m.table, nil
 }
 
-// keep keeps a session's map, from now on for its time, and reports whether there was anything to keep.
-func (k *Kept) keep(id bailey.SessionID, t *redact.Table) bool {
-	if texts, _ := t.Size(); texts == 0 {
+// keep keeps a session's map, from now on for its time, and reports whether there was anything to keep. A map without
+// a text still takes escapes back: it is kept if somebody needs it for that.
+func (k *Kept) keep(id bailey.SessionID, t *redact.Table, needed bool) bool {
+	if texts, _ := t.Size(); texts == 0 && !needed {
 		return false
 	}
 	k.mu.Lock()

@@ -33,7 +33,7 @@ func held(t *testing.T, k *Kept, size int) bailey.SessionID {
 	if texts, bytes := table.Size(); texts == 0 || bytes < size/2 {
 		t.Fatalf("%d texts of %d bytes are hidden, want %d", texts, bytes, size)
 	}
-	if !k.keep(id, table) {
+	if !k.keep(id, table, false) {
 		t.Fatal("nothing was kept")
 	}
 	return id
@@ -122,8 +122,11 @@ func TestKeptKnowsItsOwn(t *testing.T) {
 	}
 	id, table, _ := k.table("")
 	table.Text("nothing here")
-	if k.keep(id, table) || known(k, id) {
+	if k.keep(id, table, false) || known(k, id) {
 		t.Error("an empty map was kept")
+	}
+	if !k.keep(id, table, true) || !known(k, id) {
+		t.Error("a map that is needed was not kept")
 	}
 	other, _, _ := k.table("")
 	if id == other {

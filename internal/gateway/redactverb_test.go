@@ -75,6 +75,45 @@ func TestRedactVerb(t *testing.T) {
 	}
 }
 
+// TestEscapeIsUndone: a text with nothing to hide but a literal token has a session, or nobody could give it back.
+func TestEscapeIsUndone(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	for _, in := range []string{"one [REDACTED_X_1] and [REDACTED__", "[REDACTED_", strings.Repeat("long ", 100_000) + "[REDACTED_X_1]"} {
+		out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", in)
+		if err != nil || out == in || r.Session == "" || r.Hidden != 0 || r.Escaped != strings.Count(in, "[REDACTED_") {
+			t.Fatalf("%v %+v", err, r)
+		}
+		back, r2, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out)
+		if err != nil || back != in || r2.Session != r.Session || !known(kept, r.Session) {
+			t.Errorf("%v %+v", err, r2)
+		}
+		if _, r2, err = through(t, c, RedactQuery{Mode: Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
+			t.Errorf("gone on with: %v %+v", err, r2)
+		}
+	}
+	lines, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"[REDACTED_X_1]"}`)
+	if err != nil || lines != `{"text":"[REDACTED__X_1]","findings":[]}`+"\n" || r.Escaped != 1 || !known(kept, r.Session) {
+		t.Errorf("%v %+v %s", err, r, lines)
+	}
+}
+
+// TestBadLineHasASession: what was answered before it is summed up, and can be given back.
+func TestBadLineHasASession(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	for _, rest := range []string{"x", "\n", "\n\n", strings.Repeat("x", maxLine+1), strings.Repeat("x\n", 1<<20)} {
+		out, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
+		if !errors.Is(err, bailey.Invalid) || !strings.HasPrefix(err.Error(), "line 2 ") || bailey.HintOf(err) == "" || r.Fault == nil || r.Hidden != 1 || !known(kept, r.Session) {
+			t.Fatalf("%.9q: %v %+v", rest, err, r)
+		}
+		if back, _, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
+			t.Errorf("%.9q: %v %s", rest, err, back)
+		}
+	}
+	if _, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
+		t.Errorf("a newline at the end: %v %+v", err, r)
+	}
+}
+
 // TestRedactRefuses: before anything is read, and with nothing coming out.
 func TestRedactRefuses(t *testing.T) {
 	_, c, _ := redacting(t, func(kind string, _ any) error { return errors.New("the ledger took it: " + kind) })

@@ -29,6 +29,7 @@ type stream struct {
 	finds []span  // begin at or after done, or overlap it
 	out   []byte  // what feed has made
 	count int     // tokens in it, and in all before
+	marks int     // escaped ones, likewise
 	tell  func(Finding)
 	line  int // newlines before done, counted only for tell
 }
@@ -109,7 +110,9 @@ func (s *stream) emit(hold int, final bool) {
 			if end == hold && !final {
 				wait = s.straddle(end)
 			}
+			n := len(s.out) + end - wait - s.done
 			s.out = escape(s.out, s.v.raw[s.done:end-wait])
+			s.marks += len(s.out) - n // one byte each
 			s.advance(end - wait)
 			if wait > 0 {
 				return
