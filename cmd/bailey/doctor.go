@@ -21,7 +21,7 @@ type finding struct {
 	Name  string `json:"name"`
 	State state  `json:"state"`
 	Tried string `json:"tried"`          // what was done, and what came of it
-	Cure  string `json:"cure,omitempty"` // never empty but where the state is ok
+	Cure  string `json:"cure,omitempty"` // never empty but where the state is ok or info
 }
 
 // state is how a finding stands. Missing alone makes the doctor's exit code 1: without it calls fail.
@@ -29,6 +29,7 @@ type state string
 
 const (
 	good    state = "ok"
+	info    state = "info" // as somebody wants it
 	warning state = "warning"
 	missing state = "missing"
 )

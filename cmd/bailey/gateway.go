@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -132,13 +130,7 @@ func spawn(h gateway.Home, ready *os.File) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), own), "BAILEY_HOME="+string(h), readyEnv+"="+number)
+	cmd.Env = gatewayEnv(h, number)
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd, cmd.Start()
-}
-
-// own are variables that must not pass from whoever made the first call into the gateway of all.
-func own(pair string) bool {
-	name, _, _ := strings.Cut(pair, "=")
-	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == "BAILEY_SESSION" || name == readyEnv
 }

@@ -232,6 +232,9 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 		return nil, nil
 	}
 	note := "changed by hand"
+	if st.Applied.Digest == "" {
+		note = "is new"
+	}
 	if len(st.Workspaces) == 0 {
 		note += "; without a workspace, the directory a client is started in is the one"
 	}

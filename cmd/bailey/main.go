@@ -73,7 +73,7 @@ func untilSignal(ctx context.Context, signals ...syscall.Signal) (context.Contex
 func run(ctx context.Context, stop func(), args []string) int {
 	defer stop()
 	out := &sink{w: os.Stdout}
-	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare}
+	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare, after: "bailey receipts list shows what became of an open call"}
 	root := app.root()
 	root.SetArgs(args)
 	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
@@ -94,7 +94,7 @@ func run(ctx context.Context, stop func(), args []string) int {
 		app.complain(err)
 	case 128 + int(syscall.SIGPIPE): // nobody would read it
 	default:
-		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey receipts list shows what became of an open call"})
+		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: app.after})
 	}
 	return codeOf(err)
 }
@@ -126,7 +126,8 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool
-	bare           bool // the platform has no cage
+	bare           bool   // the platform has no cage
+	after          string // the hint when a signal ends the verb
 }
 
 func (a *app) root() *cobra.Command {

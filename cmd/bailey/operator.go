@@ -23,9 +23,16 @@ func (a *app) operator(verb string, yes bool) (gateway.Operator, error) {
 		return gateway.Env, nil
 	case isTerminal(os.Stdin) && isTerminal(os.Stdout):
 		return gateway.Terminal, nil
+	case os.Getenv("BAILEY_OPERATOR") == "1":
+		return "", noYes(verb)
 	}
 	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none: %s", verb, noTerminal()),
 		Hint: "use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+}
+
+// noYes is for a script that says one half.
+func noYes(verb string) error {
+	return &bailey.Error{Kind: bailey.Denied, Message: verb + " wants --yes beside BAILEY_OPERATOR=1, and --yes is missing", Hint: "give --yes; there is no terminal to ask on"}
 }
 
 // noTerminal names the stream that is not one.
@@ -51,7 +58,11 @@ func operatorBeside(ctx context.Context, verb, question string, yes bool) (gatew
 		return gateway.Env, nil
 	}
 	terminal, err := controlling()
-	if err != nil || !isTerminal(terminal) {
+	switch {
+	case err == nil && isTerminal(terminal):
+	case os.Getenv("BAILEY_OPERATOR") == "1":
+		return "", noYes(verb)
+	default:
 		return "", &bailey.Error{Kind: bailey.Denied, Message: verb + " is for a person at a terminal, and there is none to ask on",
 			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ type redaction struct {
 	session                string
 	restore, report, lines bool
 	yes                    bool
+	resumed                bool // a session is given, if only an empty one
+	words                  []string
 }
 
 func (a *app) redactVerb() *cobra.Command {
@@ -24,30 +27,33 @@ func (a *app) redactVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
 		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
-[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in.
+[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in, but for
+a literal [REDACTED_, which gets a second underscore, so that nobody takes it for a token.
 What was hidden is counted on stderr at the end, with the session that has the map and the command that
 gives it back. Ctrl-C is the end of the input.
 
 The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
 and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
 
---restore puts back what the tokens in stdin stand for, and leaves those of no secret of the session. It is
-an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
+--restore puts back what the tokens in stdin stand for, where they are spelt exactly. It leaves others, and those of
+no secret of the session, and names the first on stderr with their lines. It is an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
 --yes. The ledger has it (redact.restore) before the first byte comes out.
 
 --report prints what would be hidden, by category, and no text; nothing is kept.
 
 --jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
 "end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
-redacted. A line that is none, or longer than 16 MiB, ends it with its number and exit code 2.
+redacted. A line that is none (a blank one too), or longer than 4 MiB, ends it with its number and exit code 2;
+the lines before it have their answers and their session. A newline at the end begins no line.
 
 With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
 
 Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
 what comes out before you give it away.`,
 		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.resumed, r.words = cmd.Flags().Changed("session"), args
 			return a.redact(cmd.Context(), r)
 		},
 	}
@@ -57,7 +63,7 @@ what comes out before you give it away.`,
 	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
 	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
 	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
-	cmd.RegisterFlagCompletionFunc("session", keptIDs)
+	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
 	return cmd
 }
 
@@ -66,6 +72,10 @@ func (r redaction) query() (gateway.RedactQuery, error) {
 	q := gateway.RedactQuery{Mode: gateway.Hide, Session: bailey.SessionID(r.session)}
 	why, cure := "", ""
 	switch {
+	case len(r.words) > 0:
+		why, cure = "bailey redact reads stdin", "bailey redact < "+r.words[0]
+	case r.resumed && r.session == "":
+		why, cure = "--session has no id", "bailey redact printed it: --session s-…; for a new session leave it out"
 	case r.report && (r.restore || r.lines) || r.restore && r.lines:
 		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
 	case r.restore && r.session == "":
@@ -90,6 +100,7 @@ func (r redaction) query() (gateway.RedactQuery, error) {
 // redact streams stdin through the gateway. The detectors and the maps are there: this process has neither.
 func (a *app) redact(ctx context.Context, r redaction) error {
 	out := a.stdout
+	a.after = "" // no call is made
 	if a.json && !r.report {
 		a.stdout = a.stderr // for all that is said, errors too
 	}
@@ -110,13 +121,14 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	if isTerminal(os.Stdin) {
 		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
+	a.after = "what came out is not all"
 	flow, in, stop := interruptible(ctx, a.stdin)
 	defer stop()
 	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
 	defer stop()
 	done, err := c.Redact(flow, q, op, in, out)
-	if err == nil {
-		err = a.summed(r, done)
+	if err == nil || done.Fault != nil {
+		err = cmp.Or(err, a.summed(r, done))
 	}
 	if err == nil && interrupted(ctx) {
 		return exit(128 + int(syscall.SIGINT))
@@ -137,10 +149,10 @@ func (a *app) summed(r redaction, done gateway.Redacted) error {
 
 // mayRestore asks for a session that is there, and for a person who wants it.
 func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes bool) (gateway.Operator, error) {
-	var s keptSessions
+	var s gateway.KeptSession
 	if err := c.Look(ctx, gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Sessions[0].Texts, "text"))
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Texts, "text"))
 	return operatorBeside(ctx, "redact --restore", question, yes)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/gateway"
 )
 
 // profiled is the program, and at its end it says on stderr how many allocations package redact made.
@@ -108,6 +110,31 @@ func (y *yard) session(text string) (string, bailey.SessionID) {
 		y.t.Fatalf("%v: %s", err, &said)
 	}
 	return string(out), sum.Session
+}
+
+// TestKeptAreNotListed: the id is the only key. Nothing that reaches the socket is told one, a look without one finds
+// nothing, and status has no more than a count.
+func TestKeptAreNotListed(t *testing.T) {
+	y := newYard(t)
+	_, id := y.session("from 10.1.2.3")
+	_, second := y.session("from 10.1.2.4")
+	c := &gateway.Client{Home: y.home}
+	for _, args := range []map[string]any{nil, {"session": ""}, {"session": "s-"}, {"session": "*"}, {"session": []any{}}} {
+		var got any
+		if err := c.Look(t.Context(), gateway.Query{Verb: keptLook, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
+			t.Errorf("%v: %v, %v", args, got, err)
+		}
+	}
+	var one any
+	err := c.Look(t.Context(), gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &one)
+	if m, ok := one.(map[string]any); err != nil || !ok || m["texts"] != 1.0 || len(m) != 3 {
+		t.Errorf("%v, %v", one, err)
+	}
+	said := y.must(y.program, "status") + y.must(y.program, "status", "--json") + y.must(y.program, "__complete", "redact", "--session", "")
+	if !strings.Contains(said, "2 redaction sessions are kept, the last until ") || !strings.Contains(said, `"kept":{"sessions":2,`) ||
+		strings.Contains(said, string(id)) || strings.Contains(said, string(second)) {
+		t.Error(said)
+	}
 }
 
 // TestRestoreAsks: on the terminal that controls it, while stdin and stdout are files. Nothing but yes is a yes, and
@@ -251,6 +278,52 @@ func TestInterruptedRedaction(t *testing.T) {
 		}
 		if code(cmd) != 130 || !stalled && !strings.Contains(said.String(), "--restore --session s-") {
 			t.Errorf("stalled %v: code %d, %s", stalled, code(cmd), &said)
+		}
+	}
+}
+
+// TestEndedRedaction: a signal ends it with what is to be known of it, and no word of calls: none was made.
+func TestEndedRedaction(t *testing.T) {
+	y := newYard(t)
+	_, id := y.session("from 10.1.2.3")
+	for _, c := range []struct {
+		args   []string
+		signal syscall.Signal
+		want   string
+	}{
+		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  what came out is not all\n"},
+		{[]string{"redact", "--restore", "--session", string(id)}, syscall.SIGINT, "bailey: unavailable: ended by a signal (interrupt)\n"},
+	} {
+		master, slave := pty(t)
+		cmd := y.command(y.program, c.args...)
+		var said bytes.Buffer
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr, cmd.ExtraFiles = &said, []*os.File{slave}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		s := &screen{asked: make(chan struct{})}
+		go s.watch(master)
+		io.WriteString(in, "a line\nand from 10.1.2.3 ")
+		if c.signal == syscall.SIGTERM {
+			io.ReadFull(out, make([]byte, 7))
+		} else {
+			<-s.asked
+		}
+		cmd.Process.Signal(c.signal)
+		io.Copy(io.Discard, out)
+		cmd.Wait()
+		if code(cmd) != 128+int(c.signal) || said.String() != c.want {
+			t.Errorf("%v: code %d, %q\n%s", c.args, code(cmd), &said, s.text())
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (a *app) hidden(r gateway.Redacted) error {
 			OK bool `json:"ok"`
 			gateway.Redacted
 			Restore string `json:"restore,omitempty"`
-		}{true, r, back})
+		}{r.Fault == nil, r, back})
 	}
 	var parts []string
 	for _, h := range r.Categories {
@@ -35,6 +35,9 @@ func (a *app) hidden(r gateway.Redacted) error {
 		fmt.Fprintln(a.stderr, "bailey: nothing was found to hide")
 	} else {
 		fmt.Fprintf(a.stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
+	}
+	if r.Escaped > 0 {
+		fmt.Fprintf(a.stderr, "  %s escaped\n", times(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
@@ -52,11 +55,27 @@ func (a *app) restored(r gateway.Redacted) error {
 			Session  bailey.SessionID `json:"session"`
 			Restored int              `json:"restored"`
 			Left     int              `json:"left"`
-		}{true, r.Session, r.Restored, r.Left})
+			Missed   []redact.Miss    `json:"missed,omitempty"`
+		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
 	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
-	if r.Left > 0 {
-		fmt.Fprintf(a.stderr, "  %s left as it stands: nothing in this session has it\n", times(r.Left, "token"))
+	if r.Left == 0 {
+		return nil
+	}
+	stand := "they stand"
+	if r.Left == 1 {
+		stand = "it stands"
+	}
+	fmt.Fprintf(a.stderr, "  %s left as %s\n", times(r.Left, "token"), stand)
+	for _, m := range r.Missed {
+		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
+		if m.Spelt {
+			why = "is no token of this session"
+		}
+		fmt.Fprintf(a.stderr, "  not restored: line %d %s %s\n", m.Line, shown(m.Text), why)
+	}
+	if more := r.Left - len(r.Missed); more > 0 {
+		fmt.Fprintf(a.stderr, "  and %d more\n", more)
 	}
 	return nil
 }

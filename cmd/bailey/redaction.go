@@ -48,22 +48,26 @@ func loosened(old, now redact.Config) string {
 	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	for _, w := range now.Without {
 		if !slices.Contains(old.Without, w) {
-			say("what is built in no longer hides %s", w)
+			say("what is built in for %s is off", w)
 		}
 	}
 	for _, a := range now.Allow {
 		if !slices.ContainsFunc(old.Allow, func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
-			say("finds of %s pass that the expression matches", anyOr(a.Category))
+			say("what is found as %s and matches %s as a whole is shown", anyOr(a.Category), a.Regexp)
 		}
 	}
 	for _, p := range old.Patterns {
 		if !slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category && p.Regexp == q.Regexp }) {
-			say("a pattern of %s is gone or another", p.Category)
+			became := "is gone"
+			if slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category }) {
+				became = "has another expression"
+			}
+			say("the pattern %s of %s %s", p.Regexp, p.Category, became)
 		}
 	}
 	var out strings.Builder
 	for _, w := range words {
-		fmt.Fprintf(&out, "  ! less is hidden: %s\n", w)
+		fmt.Fprintf(&out, "  ! less is hidden: %s\n", visible(w))
 	}
 	return out.String()
 }
@@ -99,8 +103,7 @@ func examineRedaction(home gateway.Home, s status) []finding {
 	tried := "counted the rules of this home: " + ruleCounts(c)
 	switch {
 	case len(c.Allow)+len(c.Without) > 0:
-		return []finding{{name, warning, tried + "; agents see what these allowances and categories let pass: " + strings.Join(passing(c), ", "),
-			"take out of settings.yaml what need not pass, then bailey init --apply"}}
+		return []finding{{name, info, tried + "; as applied, agents see " + strings.Join(passing(c), ", "), ""}}
 	case len(c.Patterns) > 0:
 		return []finding{{name, good, tried, ""}}
 	}

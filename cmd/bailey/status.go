@@ -32,6 +32,7 @@ type status struct {
 	Policy    string                `json:"policy,omitempty"` // digest of the rules
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
+	Kept      *keptStatus           `json:"kept,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
@@ -53,6 +54,12 @@ type ledgerStatus struct {
 	Head     string `json:"head"`
 	Durable  bool   `json:"durable"`
 	Frail    string `json:"frail,omitempty"` // why it is not durable
+}
+
+// keptStatus counts the sessions of redact that end with the gateway. Their ids are for those who have them.
+type keptStatus struct {
+	Sessions int       `json:"sessions"`
+	Until    time.Time `json:"until"` // of the last one
 }
 
 // cageStatus is what a call gets now, found out by building cages.
@@ -138,6 +145,9 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		out.Cage = bareCage()
 	}
 	out.Redaction = s.desk.settings.Applied().Redaction
+	if n, until := s.kept.Count(); n > 0 {
+		out.Kept = &keptStatus{n, until}
+	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
 	if err := s.workspaces.Fit(q.Dir); err != nil {
@@ -215,6 +225,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	if words := ruleCounts(s.Redaction); words != "" {
 		line("redaction", "%s", words)
 	}
+	if s.Kept != nil {
+		line("kept", "%s", s.Kept.words())
+	}
 	line("cage", "%s", s.Cage.words())
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
@@ -223,6 +236,14 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		line("session", "%s over %s, agent %s, client (%s), in %s, for %s", c.ID, c.Door, cell(c.Agent), cell(c.Client), shown(c.Dir), time.Since(c.Since).Round(time.Second))
 	}
 	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
+}
+
+func (k *keptStatus) words() string {
+	text := "1 redaction session is kept"
+	if k.Sessions != 1 {
+		text = fmt.Sprintf("%d redaction sessions are kept, the last", k.Sessions)
+	}
+	return text + k.Until.Local().Format(" until 2006-01-02 15:04") + ", or until the gateway ends"
 }
 
 func (l *ledgerStatus) words() string {

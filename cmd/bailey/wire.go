@@ -228,7 +228,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":  s.search,
-		keptLook:  s.keptSessions,
+		keptLook:  s.keptSession,
 		"changes": s.changes,
 		"status":  s.status,
 	}

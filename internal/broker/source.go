@@ -31,7 +31,7 @@ func (e Env) lacks(state string) error {
 	return &bailey.Error{
 		Kind:    bailey.Unavailable,
 		Message: fmt.Sprintf("variable %q of the gateway's environment %s", e.Name, state),
-		Hint:    fmt.Sprintf("set %s where the gateway starts, then start the gateway anew", e.Name),
+		Hint:    fmt.Sprintf("a gateway that a call starts inherits no such variable: bailey gateway stop, then run bailey gateway with %s set", e.Name),
 	}
 }
 

@@ -65,6 +65,7 @@ type Gateway struct {
 	person   string
 	calls    sync.WaitGroup
 	busy     atomic.Int64
+	streams  chan struct{}                           // has what redact streams hold
 	end      atomic.Pointer[context.CancelCauseFunc] // set by Run
 	mu       sync.Mutex
 	quiet    time.Time // since when nothing is connected or kept
@@ -72,7 +73,7 @@ type Gateway struct {
 
 // Listen opens the socket: from here on clients reach the gateway, and are served once Run is called.
 func Listen(c Config) (*Gateway, error) {
-	g := &Gateway{Config: c, quiet: time.Now()}
+	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams)}
 	if g.Idle == 0 {
 		g.Idle = 10 * time.Minute
 	}
@@ -124,7 +125,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			cancel(err) // keeps an earlier cause
 			break
 		}
-		if g.enter() > maxConns+spareConns {
+		if g.enter() > maxConns+maxStreams+spareConns {
 			conn.WriteJSON(frameError, newFailure(errCrowded))
 			conn.Close()
 			g.leave()
@@ -173,10 +174,14 @@ func (g *Gateway) ownSocket() bool {
 
 // maxConns bounds calls and sessions at once: beyond it a caller is told, and nobody else is harmed.
 // Some connections more are kept for whoever looks, stops or operates the gateway meanwhile.
-const maxConns, spareConns = 256, 16
+// Streams of redact wait for people's own pagers and sources: they have places of their own, and take none of a call.
+const maxConns, maxStreams, spareConns = 256, 8, 16
 
 var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
 	Hint: "bailey status shows them; end some, then call again"}
+
+var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
+	Hint: "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
 
 // passing tells an error of accept(2) that goes by: what is short now is there again when a call ends.
 func passing(err error) bool {
@@ -195,10 +200,13 @@ func (g *Gateway) leave() {
 }
 
 func (g *Gateway) idle() bool {
-	kept := g.Kept != nil && len(g.Kept.List()) > 0 // asked each time, so that what had its time is forgotten
+	kept := 0
+	if g.Kept != nil {
+		kept, _ = g.Kept.Count() // asked each time, so that what had its time is forgotten
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if kept {
+	if kept > 0 {
 		g.quiet = time.Now()
 	}
 	return g.busy.Load() == 0 && time.Since(g.quiet) > g.Idle

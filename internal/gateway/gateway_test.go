@@ -205,7 +205,7 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("nobody can look any more: %v", err)
 	}
 	pong = ""
-	fill(spareConns)
+	fill(maxStreams + spareConns)
 	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // maxLine bounds a line of JSON, in bytes.
-const maxLine = 16 << 20
+const maxLine = 4 << 20
 
 // answerSize is from when on answers go out before the input that is there has been read, in bytes.
 const answerSize = 64 << 10
@@ -93,6 +93,7 @@ func (l *jsonLines) answer() error {
 		return l.bad("cannot be hidden in part and stay UTF-8", "leave it out")
 	}
 	l.n++
+	l.tally.marks += redact.Escapes(out)
 	for _, f := range found {
 		l.tally.add(f, l.n)
 	}
@@ -110,9 +111,14 @@ func (l *jsonLines) answer() error {
 	return l.flush()
 }
 
+// badLine ends a stream whose answers so far stand.
+type badLine struct{ error }
+
+func (b badLine) Unwrap() error { return b.error }
+
 // bad names the line after those that were answered, and nothing of what stands in it.
 func (l *jsonLines) bad(why, cure string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d %s", l.n+1, why), Hint: cure}
+	return badLine{&bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d %s", l.n+1, why), Hint: cure}}
 }
 
 // textOf returns a line's text, or why it has none.

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,13 +14,14 @@ import (
 // What is kept of what people redacted: beyond these bounds the map that was not used for longest goes.
 const (
 	keptFor      = 8 * time.Hour // since its last use
-	maxKept      = 64            // sessions
+	maxKept      = 1024          // sessions
 	maxKeptBytes = 64 << 20      // of hidden texts; a table holds each about twice
 )
 
 // Kept are the token maps of `bailey redact`, in memory alone, so that an answer can be restored later. They are
-// apart from those of calls: the id of a call's session opens none of them. While one is kept the gateway is not
-// idle. It is safe for concurrent use.
+// apart from those of calls: the id of a call's session opens none of them. A session's id is the only key to its map,
+// so nothing lists them: whoever may go on with a session can have a guess confirmed by its token. While one is kept
+// the gateway is not idle. It is safe for concurrent use.
 type Kept struct {
 	redaction *Redaction
 	now       func() time.Time
@@ -36,10 +37,9 @@ type keptMap struct {
 
 // KeptSession is what may be told of a map.
 type KeptSession struct {
-	ID    bailey.SessionID `json:"session"`
-	Texts int              `json:"texts"` // that have a token
-	Used  time.Time        `json:"used"`
-	Until time.Time        `json:"until"`
+	Texts int       `json:"texts"` // that have a token
+	Used  time.Time `json:"used"`
+	Until time.Time `json:"until"`
 }
 
 // NewKept keeps nothing yet; new maps are made under r's rules.
@@ -57,16 +57,17 @@ func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, erro
 	k.expire()
 	m, ok := k.maps[id]
 	if !ok {
-		return "", nil, noSession(id)
+		return "", nil, noSession()
 	}
 	m.used = k.now()
 	k.maps[id] = m
 	return id, m.table, nil
 }
 
-// keep keeps a session's map, from now on for its time, and reports whether there was anything to keep.
-func (k *Kept) keep(id bailey.SessionID, t *redact.Table) bool {
-	if texts, _ := t.Size(); texts == 0 {
+// keep keeps a session's map, from now on for its time, and reports whether there was anything to keep. A map without
+// a text still takes escapes back: it is kept if somebody needs it for that.
+func (k *Kept) keep(id bailey.SessionID, t *redact.Table, needed bool) bool {
+	if texts, _ := t.Size(); texts == 0 && !needed {
 		return false
 	}
 	k.mu.Lock()
@@ -94,47 +95,46 @@ func (k *Kept) expire() {
 
 // push forgets what is over the bounds; k.mu is held.
 func (k *Kept) push() {
-	all := k.list()
+	ids := slices.SortedFunc(maps.Keys(k.maps), func(a, b bailey.SessionID) int {
+		return cmp.Or(k.maps[b].used.Compare(k.maps[a].used), cmp.Compare(b, a))
+	})
 	bytes := 0
-	for i, s := range all {
-		_, n := k.maps[s.ID].table.Size()
+	for i, id := range ids {
+		_, n := k.maps[id].table.Size()
 		if bytes += n; i > 0 && (i >= maxKept || bytes > maxKeptBytes) {
-			delete(k.maps, s.ID)
+			delete(k.maps, id)
 		}
 	}
 }
 
-// List returns what is kept, last used first, never nil.
-func (k *Kept) List() []KeptSession {
+// Count says how many are kept, and until when the last of them is, the zero time for none.
+func (k *Kept) Count() (n int, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
-	return k.list()
-}
-
-func (k *Kept) list() []KeptSession {
-	all := make([]KeptSession, 0, len(k.maps))
-	for id, m := range k.maps {
-		texts, _ := m.table.Size()
-		all = append(all, KeptSession{id, texts, m.used.UTC(), m.used.Add(keptFor).UTC()})
-	}
-	slices.SortFunc(all, func(a, b KeptSession) int {
-		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(b.ID, a.ID))
-	})
-	return all
-}
-
-// Find says of one session what List says of all.
-func (k *Kept) Find(id bailey.SessionID) (KeptSession, error) {
-	for _, s := range k.List() {
-		if s.ID == id {
-			return s, nil
+	for _, m := range k.maps {
+		if end := m.used.Add(keptFor).UTC(); end.After(until) {
+			until = end
 		}
 	}
-	return KeptSession{}, noSession(id)
+	return len(k.maps), until
 }
 
-func noSession(id bailey.SessionID) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no redaction session %q", string(id)),
+// Find tells of the session with that id. It is no use of it.
+func (k *Kept) Find(id bailey.SessionID) (KeptSession, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expire()
+	m, ok := k.maps[id]
+	if !ok {
+		return KeptSession{}, noSession()
+	}
+	texts, _ := m.table.Size()
+	return KeptSession{texts, m.used.UTC(), m.used.Add(keptFor).UTC()}, nil
+}
+
+// noSession does not repeat the id, which looks like a secret and is one.
+func noSession() error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no such redaction session",
 		Hint: "one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out"}
 }

@@ -33,10 +33,15 @@ func held(t *testing.T, k *Kept, size int) bailey.SessionID {
 	if texts, bytes := table.Size(); texts == 0 || bytes < size/2 {
 		t.Fatalf("%d texts of %d bytes are hidden, want %d", texts, bytes, size)
 	}
-	if !k.keep(id, table) {
+	if !k.keep(id, table, false) {
 		t.Fatal("nothing was kept")
 	}
 	return id
+}
+
+func many(k *Kept) int {
+	n, _ := k.Count()
+	return n
 }
 
 func known(k *Kept, id bailey.SessionID) bool {
@@ -53,12 +58,14 @@ func TestKeptForEightHours(t *testing.T) {
 		t.Fatal(err)
 	}
 	*now = now.Add(keptFor - time.Second)
-	if list := k.List(); len(list) != 1 || list[0].ID != id || list[0].Texts != 1 || list[0].Until.Sub(list[0].Used) != keptFor {
-		t.Errorf("%+v", list)
+	s, err := k.Find(id)
+	n, until := k.Count()
+	if err != nil || s.Texts != 1 || s.Until.Sub(s.Used) != keptFor || n != 1 || !until.Equal(s.Until) {
+		t.Errorf("%v %+v; %d until %v", err, s, n, until)
 	}
 	*now = now.Add(time.Second)
-	_, _, err := k.table(id)
-	if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), "redact the text again") || len(k.maps) != 0 {
+	_, _, err = k.table(id)
+	if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), "redact the text again") || strings.Contains(err.Error(), string(id)) || len(k.maps) != 0 {
 		t.Errorf("after its time: %v, %q, %d kept", err, bailey.HintOf(err), len(k.maps))
 	}
 }
@@ -74,8 +81,8 @@ func TestKeptIsBounded(t *testing.T) {
 	*now = now.Add(time.Second)
 	k.table(ids[0]) // used again
 	ids = append(ids, held(t, k, 1))
-	if len(k.List()) != maxKept || !known(k, ids[0]) || known(k, ids[1]) || !known(k, ids[2]) || !known(k, ids[maxKept]) {
-		t.Errorf("%d kept", len(k.List()))
+	if many(k) != maxKept || !known(k, ids[0]) || known(k, ids[1]) || !known(k, ids[2]) || !known(k, ids[maxKept]) {
+		t.Errorf("%d kept", many(k))
 	}
 	k, now = keptAt()
 	ids = nil
@@ -115,8 +122,11 @@ func TestKeptKnowsItsOwn(t *testing.T) {
 	}
 	id, table, _ := k.table("")
 	table.Text("nothing here")
-	if k.keep(id, table) || known(k, id) {
+	if k.keep(id, table, false) || known(k, id) {
 		t.Error("an empty map was kept")
+	}
+	if !k.keep(id, table, true) || !known(k, id) {
+		t.Error("a map that is needed was not kept")
 	}
 	other, _, _ := k.table("")
 	if id == other {

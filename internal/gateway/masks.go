@@ -46,13 +46,19 @@ func Masks(h Home, homes []string) []string {
 	for _, s := range daemonSockets() {
 		masks = append(masks, canonical(s))
 	}
-	for _, name := range []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
+	for _, name := range SocketVariables() {
 		if path := socketPath(os.Getenv(name)); filepath.IsAbs(path) {
 			masks = append(masks, canonical(path))
 		}
 	}
 	slices.Sort(masks)
 	return slices.Compact(masks)
+}
+
+// SocketVariables name the variables in which a session says where its sockets are. The gateway needs them, or it
+// would not know what to hide.
+func SocketVariables() []string {
+	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 }
 
 // socketPath is the path in an agent's or a bus's address: a bare path, "path:pid:1", "unix:path=…,guid=…".

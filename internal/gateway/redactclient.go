@@ -13,7 +13,8 @@ import (
 )
 
 // Redact streams in through the gateway to out. It sends and prints at the same time, and holds a piece of each. When
-// it returns early, with an error, a read of in or a write to out may not be over.
+// it returns early, with an error, a read of in or a write to out may not be over. With the error for a bad line comes
+// what the lines before came to, and its Fault is set.
 func (c *Client) Redact(ctx context.Context, q RedactQuery, op Operator, in io.Reader, out io.Writer) (r Redacted, err error) {
 	var conn *peer.Conn
 	var done func()
@@ -73,10 +74,14 @@ func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) err
 			return broken(ctx, err)
 		}
 		if kind != frameStdout {
-			return lastWord(kind, b, r)
+			err := lastWord(kind, b, r)
+			if err == nil && r.Fault != nil {
+				err = r.Fault.err()
+			}
+			return err
 		}
 		if _, err := out.Write(b); err != nil {
-			return err
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes; what came out is not all", Err: err}
 		}
 	}
 }
@@ -86,9 +91,15 @@ func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
-		Hint: "its sessions ended with it; redact the whole text again", Err: cutOff{err}}
+	return midStream{&bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
+		Hint: "its sessions ended with it; redact the whole text again", Err: cutOff{err}}}
 }
+
+// midStream is told in its own words: addresses of sockets are for who unwraps it.
+type midStream struct{ err *bailey.Error }
+
+func (m midStream) Error() string { return m.err.Message }
+func (m midStream) Unwrap() error { return m.err }
 
 // lastWord decodes a result into out, or returns the error that came instead.
 func lastWord(kind byte, b []byte, out any) error {

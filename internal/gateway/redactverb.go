@@ -57,6 +57,13 @@ type redaction struct {
 
 // redact answers one stream. What it carries is written nowhere but back.
 func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q Query, from bailey.Call) {
+	select {
+	case g.streams <- struct{}{}:
+		defer func() { <-g.streams }()
+	default:
+		conn.WriteJSON(frameError, newFailure(errBusy))
+		return
+	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
 		err = conn.WriteFrame(frameResult, nil)
@@ -65,15 +72,20 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q Query, from bai
 		err = r.pass(conn)
 	}
 	if q.Redact.Session != "" && r != nil {
-		g.Kept.keep(r.session, r.table) // again: it may have been pushed out meanwhile, and what came out names it
+		g.Kept.keep(r.session, r.table, true) // again: it may have been pushed out meanwhile, and what came out names it
 	}
-	if err != nil {
+	bad := badLine{}
+	if err != nil && !errors.As(err, &bad) {
 		conn.WriteJSON(frameError, newFailure(err))
 		return
 	}
 	result := r.result()
-	if r.q.Mode != Report && g.Kept.keep(r.session, r.table) {
+	if r.q.Mode != Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
+	}
+	if err != nil { // what was answered before can be given back
+		why := newFailure(err)
+		result.Fault = &why
 	}
 	if conn.WriteJSON(frameResult, result) != nil && q.Redact.Session == "" {
 		g.Kept.drop(r.session) // nobody knows of it
@@ -154,8 +166,11 @@ func (r *redaction) pass(conn *peer.Conn) error {
 
 func (r *redaction) result() Redacted {
 	out := r.tally.result()
+	if w, ok := r.in.(*redact.Writer); ok {
+		out.Escaped = w.Escapes()
+	}
 	if r.back != nil {
-		out.Restored, out.Left = r.back.Given(), r.back.Left()
+		out.Restored, out.Left, out.Missed = r.back.Given(), r.back.Left(), r.back.Missed()
 	}
 	return out
 }

@@ -66,12 +66,51 @@ func TestRedactVerb(t *testing.T) {
 		t.Errorf("%v %+v\n%q", err, r2, back)
 	}
 	report, r2, err := through(t, c, RedactQuery{Mode: Report}, "", in)
-	if err != nil || report != "" || r2.Hidden != 4 || r2.Session != "" || len(kept.List()) != 1 {
-		t.Errorf("%v %+v %q, %d kept", err, r2, report, len(kept.List()))
+	if err != nil || report != "" || r2.Hidden != 4 || r2.Session != "" || many(kept) != 1 {
+		t.Errorf("%v %+v %q, %d kept", err, r2, report, many(kept))
 	}
 	plain, r2, err := through(t, c, RedactQuery{Mode: Hide}, "", "nothing")
-	if err != nil || plain != "nothing" || r2.Session != "" || r2.Categories == nil || len(kept.List()) != 1 {
-		t.Errorf("%v %+v %q, %d kept", err, r2, plain, len(kept.List()))
+	if err != nil || plain != "nothing" || r2.Session != "" || r2.Categories == nil || many(kept) != 1 {
+		t.Errorf("%v %+v %q, %d kept", err, r2, plain, many(kept))
+	}
+}
+
+// TestEscapeIsUndone: a text with nothing to hide but a literal token has a session, or nobody could give it back.
+func TestEscapeIsUndone(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	for _, in := range []string{"one [REDACTED_X_1] and [REDACTED__", "[REDACTED_", strings.Repeat("long ", 100_000) + "[REDACTED_X_1]"} {
+		out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", in)
+		if err != nil || out == in || r.Session == "" || r.Hidden != 0 || r.Escaped != strings.Count(in, "[REDACTED_") {
+			t.Fatalf("%v %+v", err, r)
+		}
+		back, r2, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out)
+		if err != nil || back != in || r2.Session != r.Session || !known(kept, r.Session) {
+			t.Errorf("%v %+v", err, r2)
+		}
+		if _, r2, err = through(t, c, RedactQuery{Mode: Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
+			t.Errorf("gone on with: %v %+v", err, r2)
+		}
+	}
+	lines, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"[REDACTED_X_1]"}`)
+	if err != nil || lines != `{"text":"[REDACTED__X_1]","findings":[]}`+"\n" || r.Escaped != 1 || !known(kept, r.Session) {
+		t.Errorf("%v %+v %s", err, r, lines)
+	}
+}
+
+// TestBadLineHasASession: what was answered before it is summed up, and can be given back.
+func TestBadLineHasASession(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	for _, rest := range []string{"x", "\n", "\n\n", strings.Repeat("x", maxLine+1), strings.Repeat("x\n", 1<<20)} {
+		out, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
+		if !errors.Is(err, bailey.Invalid) || !strings.HasPrefix(err.Error(), "line 2 ") || bailey.HintOf(err) == "" || r.Fault == nil || r.Hidden != 1 || !known(kept, r.Session) {
+			t.Fatalf("%.9q: %v %+v", rest, err, r)
+		}
+		if back, _, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
+			t.Errorf("%.9q: %v %s", rest, err, back)
+		}
+	}
+	if _, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
+		t.Errorf("a newline at the end: %v %+v", err, r)
 	}
 }
 
@@ -212,8 +251,8 @@ func TestHostileStreams(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if _, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3"); err != nil || len(kept.List()) != 1 || kept.List()[0].ID != r.Session {
-		t.Errorf("after all that: %v, %+v", err, kept.List())
+	if _, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3"); err != nil || many(kept) != 1 || !known(kept, r.Session) {
+		t.Errorf("after all that: %v, %d kept", err, many(kept))
 	}
 }
 
@@ -241,8 +280,8 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	if err := wait(t, done); !errors.Is(err, ErrIdle) {
 		t.Errorf("ended with %v", err)
 	}
-	if len(kept.List()) != 0 {
-		t.Errorf("kept %+v", kept.List())
+	if many(kept) != 0 {
+		t.Errorf("%d kept", many(kept))
 	}
 }
 
@@ -354,7 +393,8 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	if _, err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "mid-stream") {
+	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
+		!errors.Is(err, bailey.Unavailable) || !strings.Contains(bailey.HintOf(err), "redact the whole text again") {
 		t.Errorf("the client got %v", err)
 	}
 	wait(t, done)
@@ -377,7 +417,7 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	if r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
 		t.Errorf("a broken input: %+v, %v", r, err)
 	}
-	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); err != io.ErrClosedPipe {
+	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("a broken output: %v", err)
 	}
 }
@@ -415,18 +455,42 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestStreamsAreCounted: as calls and sessions are.
+// TestStreamsAreCounted: apart from calls and sessions. Stalled ones take the places of other streams alone, one more is
+// told so, and who ends gives its place back.
 func TestStreamsAreCounted(t *testing.T) {
 	_, c, _ := redacting(t, nil)
-	for range maxConns {
+	var streams []*peer.Conn
+	for range maxStreams {
+		streams = append(streams, rawRedaction(t, c, rawHide))
+	}
+	_, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x")
+	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "8 texts are being redacted") || !strings.Contains(bailey.HintOf(err), "wait until one ends") {
+		t.Errorf("one stream too many: %v", err)
+	}
+	for range maxConns - 1 { // calls and sessions, as far as the gateway knows
 		conn, err := net.Dial("unix", c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	if _, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
-		t.Errorf("one stream too many: %v", err)
+	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); err != nil {
+		t.Errorf("streams took the place of a call: %v", err)
+	}
+	conn, err := net.Dial("unix", c.Home.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
+		t.Errorf("one call too many: %v", err)
+	}
+	streams[0].WriteFrame(frameEnd, nil)
+	for err = nil; err == nil; { // its connection closes when its place is free
+		_, _, err = streams[0].ReadFrame()
+	}
+	if out, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); err != nil || out != "x" {
+		t.Errorf("while calls take all their places: %q %v", out, err)
 	}
 }
 

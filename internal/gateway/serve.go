@@ -51,7 +51,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)
-	if (q.Verb == "call" || q.Verb == "mcp" || q.Verb == redactVerb) && g.busy.Load() > maxConns {
+	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)) > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
 	}

@@ -14,9 +14,12 @@ type Redacted struct {
 	Session    bailey.SessionID `json:"session,omitempty"` // kept; empty when none is
 	Hidden     int              `json:"hidden"`            // finds
 	Lost       int              `json:"lost,omitempty"`    // of them, those that the full map cannot give back
+	Escaped    int              `json:"escaped,omitempty"` // literal tokens
 	Categories []Hidden         `json:"categories"`        // most finds first, never null
 	Restored   int              `json:"restored,omitempty"`
-	Left       int              `json:"left,omitempty"` // tokens that stand for nothing in this session
+	Left       int              `json:"left,omitempty"`   // tokens that were not given back
+	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of them
+	Fault      *failure         `json:"fault,omitempty"`  // of the line that ended it
 }
 
 // Hidden is what was found of one category.
@@ -29,9 +32,10 @@ type Hidden struct {
 
 // tally counts finds. The tokens it remembers are as many as a table gives out. Its zero value is ready.
 type tally struct {
-	by   map[redact.Category]*Hidden
-	seen map[string]bool
-	lost int
+	by    map[redact.Category]*Hidden
+	seen  map[string]bool
+	lost  int
+	marks int // escaped
 }
 
 func (t *tally) add(f redact.Finding, line int) {
@@ -54,7 +58,7 @@ func (t *tally) add(f redact.Finding, line int) {
 }
 
 func (t *tally) result() Redacted {
-	r := Redacted{Lost: t.lost, Categories: []Hidden{}}
+	r := Redacted{Lost: t.lost, Escaped: t.marks, Categories: []Hidden{}}
 	for _, h := range t.by {
 		r.Hidden += h.Finds
 		r.Categories = append(r.Categories, *h)

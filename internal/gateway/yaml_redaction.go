@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"sort"
@@ -38,12 +39,14 @@ func rulesOf(n ast.Node) (redact.Config, error) {
 type ruling struct {
 	redact.Config
 	patterns, allow []*token.Token
+	leaves          [][]*token.Token // of each pattern
 }
 
 func (r *ruling) pattern(n ast.Node) error {
 	var p redact.Pattern
+	var leaves []*token.Token
 	err := each(n, "part of a pattern", keys{
-		"category": text(&p.Category), "regexp": text(&p.Regexp), "hides": texts(&p.Hides), "leaves": texts(&p.Leaves),
+		"category": text(&p.Category), "regexp": text(&p.Regexp), "hides": texts(&p.Hides, nil), "leaves": texts(&p.Leaves, &leaves),
 	})
 	switch {
 	case err != nil:
@@ -53,13 +56,13 @@ func (r *ruling) pattern(n ast.Node) error {
 	case len(p.Hides) == 0:
 		return faultAt(begin(n), "the pattern of %s wants an example in hides that shows what it finds", p.Category)
 	}
-	r.Patterns, r.patterns = append(r.Patterns, p), append(r.patterns, begin(n))
+	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, begin(n)), append(r.leaves, leaves)
 	return nil
 }
 
 func (r *ruling) allowance(n ast.Node) error {
 	var a redact.Allow
-	err := each(n, "part of an allowance", keys{"category": text(&a.Category), "regexp": text(&a.Regexp), "passes": texts(&a.Passes)})
+	err := each(n, "part of an allowance", keys{"category": text(&a.Category), "regexp": text(&a.Regexp), "passes": texts(&a.Passes, nil)})
 	switch {
 	case err != nil:
 		return err
@@ -100,8 +103,28 @@ func (r *ruling) tried() error {
 	}
 	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
 	why := upTo(bad + 1)
-	return &bailey.Error{Kind: bailey.Invalid, Message: place(places[bad]) + ": " + why.Error(),
+	return &bailey.Error{Kind: bailey.Invalid, Message: place(cmp.Or(r.untrue(bad), places[bad])) + ": " + why.Error(),
 		Hint: bailey.HintOf(why) + ", then bailey init --apply"}
+}
+
+// untrue is where the first example in leaves stands in which the bad rule finds something, nil where that is not
+// what is wrong with it.
+func (r *ruling) untrue(bad int) *token.Token {
+	if bad >= len(r.patterns) {
+		return nil
+	}
+	p := r.Patterns[bad]
+	all := p.Leaves
+	for n := range len(all) + 1 {
+		p.Leaves = all[:n]
+		if _, err := redact.Compile(redact.Config{Patterns: []redact.Pattern{p}}); err != nil {
+			if n == 0 {
+				return nil
+			}
+			return r.leaves[bad][n-1]
+		}
+	}
+	return nil
 }
 
 // begin is where a mapping begins: its first key. The parser's own answer is the colon after it.
@@ -124,13 +147,15 @@ func text(into *string) func(ast.Node) error {
 	}
 }
 
-// texts reads a list of them.
-func texts(into *[]string) func(ast.Node) error {
+// texts reads a list of them, and where they stand unless at is nil.
+func texts(into *[]string, at *[]*token.Token) func(ast.Node) error {
 	return func(n ast.Node) error {
 		return items(n, "wants a list of texts", func(n ast.Node) error {
 			var s string
 			err := text(&s)(n)
-			*into = append(*into, s)
+			if *into = append(*into, s); at != nil {
+				*at = append(*at, n.GetToken())
+			}
 			return err
 		})
 	}

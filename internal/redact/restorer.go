@@ -9,27 +9,30 @@ import (
 // Restorer is [Table.Restore] over a stream: what is written to it comes out with the table's tokens restored,
 // however it is split. It holds back a token that is not over, [maxToken] bytes at most. It belongs to one goroutine.
 type Restorer struct {
-	t     *Table
-	w     io.Writer
-	held  []byte // nothing of it is decided
-	out   []byte
-	given int
-	left  int
-	err   error // the first one; nothing is written after it
+	t      *Table
+	w      io.Writer
+	held   []byte // nothing of it is decided
+	out    []byte
+	given  int
+	misses misses
+	err    error // the first one; nothing is written after it
 }
 
 // Restorer returns one that passes on to w. The caller must Close it.
-func (t *Table) Restorer(w io.Writer) *Restorer { return &Restorer{t: t, w: w} }
+func (t *Table) Restorer(w io.Writer) *Restorer { return &Restorer{t: t, w: w, misses: misses{t: t}} }
 
 // Format keeps what is held out of fmt and log/slog.
 func (r *Restorer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Restorer") }
 
-// Given returns how many tokens became what they stand for, Left how many did not, because this table never gave
-// them out or could not keep what they stand for.
+// Given returns how many tokens became what they stand for, Left how many did not: because this table never gave
+// them out or could not keep what they stand for, or because they are not spelt as tokens are.
 func (r *Restorer) Given() int { return r.given }
 
 // Left is explained at [Restorer.Given].
-func (r *Restorer) Left() int { return r.left }
+func (r *Restorer) Left() int { return r.misses.count }
+
+// Missed returns the first of those that Left counts.
+func (r *Restorer) Missed() []Miss { return r.misses.first }
 
 // Write takes p. An error is w's, and stays.
 func (r *Restorer) Write(p []byte) (int, error) {
@@ -37,6 +40,7 @@ func (r *Restorer) Write(p []byte) (int, error) {
 	for n < len(p) && r.err == nil {
 		next := min(n+piece, len(p))
 		r.held = append(r.held, p[n:next]...)
+		r.misses.look(p[n:next], false)
 		r.pass(false)
 		n = next
 	}
@@ -50,6 +54,7 @@ func (r *Restorer) Write(p []byte) (int, error) {
 // first Close did.
 func (r *Restorer) Close() error {
 	if r.err == nil {
+		r.misses.look(nil, true)
 		r.pass(true)
 	}
 	if r.err == nil {
@@ -102,11 +107,8 @@ func (r *Restorer) step(b []byte, final bool) (rest []byte, more bool) {
 func (r *Restorer) one(b []byte) int {
 	text, n := r.t.original(string(b), func(Category, string) bool { return true })
 	r.out = append(r.out, text...)
-	switch end := bytes.IndexByte(b, ']'); {
-	case n > len(escaped):
+	if n > len(escaped) {
 		r.given++
-	case n == len(mark) && end > n && !bytes.ContainsAny(b[:end], " \t\r\n"):
-		r.left++
 	}
 	return n
 }

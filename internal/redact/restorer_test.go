@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -122,7 +123,7 @@ type broken struct{}
 func (*broken) Write([]byte) (int, error) { return 0, io.ErrShortBuffer }
 
 func FuzzRestorer(f *testing.F) {
-	for i, in := range answers {
+	for i, in := range append(slices.Clone(answers), `[REDACTED\_PASSWORD\_1] %5BREDACTED_IPV4_1%5D`, "\n[redacted_ipv4_1][REDACTED_JWT_7]") {
 		f.Add(in, []byte{byte(i), byte(3 * i)})
 	}
 	table := answered(f)
@@ -131,8 +132,12 @@ func FuzzRestorer(f *testing.F) {
 			return
 		}
 		want := table.Restore(in)
-		if got, _ := restoreInPieces(t, table, in, cuts); got != want {
+		got, r := restoreInPieces(t, table, in, cuts)
+		if got != want {
 			t.Fatalf("%q, cuts %v\n got %q\nwant %q", in, cuts, got, want)
+		}
+		if _, whole := restoreInPieces(t, table, in, []byte{255}); whole.Left() != r.Left() || !slices.Equal(whole.Missed(), r.Missed()) {
+			t.Fatalf("%q, cuts %v: missed %d %v, of the whole %d %v", in, cuts, r.Left(), r.Missed(), whole.Left(), whole.Missed())
 		}
 	})
 }

@@ -29,6 +29,7 @@ type stream struct {
 	finds []span  // begin at or after done, or overlap it
 	out   []byte  // what feed has made
 	count int     // tokens in it, and in all before
+	marks int     // escaped ones, likewise
 	tell  func(Finding)
 	keep  bool // the text was redacted already: see [Table.Again]
 	line  int  // newlines before done, counted only for tell
@@ -165,14 +166,22 @@ func (s *stream) pass(data []byte) {
 		s.out = append(s.out, data[:i]...)
 		data = data[i:]
 		n, as := len(mark), escaped
-		if s.keep {
-			if kept := s.t.kept(data); kept > 0 {
-				n, as = kept, string(data[:kept])
-			}
+		if kept := s.kept(data); kept > 0 {
+			n, as = kept, string(data[:kept])
+		} else {
+			s.marks++
 		}
 		s.out = append(s.out, as...)
 		data = data[n:]
 	}
+}
+
+// kept is how much of data, which begins with a mark, stays because it was redacted already.
+func (s *stream) kept(data []byte) int {
+	if !s.keep {
+		return 0
+	}
+	return s.t.kept(data)
 }
 
 // drop forgets the finds that begin before done, but for what they cover.

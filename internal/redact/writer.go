@@ -3,6 +3,7 @@ package redact
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Writer redacts what is written to it, however it is split, and passes it on. It holds back what could
@@ -59,6 +60,12 @@ var errClosed = fmt.Errorf("the redaction of this stream has ended: %w", io.ErrC
 
 // Count returns how many tokens were made so far.
 func (w *Writer) Count() int { return w.s.count }
+
+// Escapes returns how many literal marks were escaped so far: only [Table.Restore] makes the text again what it was.
+func (w *Writer) Escapes() int { return w.s.marks }
+
+// Escapes counts the escaped marks in a text that was redacted.
+func Escapes(s string) int { return strings.Count(s, escaped) }
 
 func (w *Writer) pass(p []byte, final bool) {
 	w.s.out = w.s.out[:0]

@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGatewayEnvironment: what the one who made the first call held in its environment is not in the gateway's, and
+// what the gateway reads is: it finds its programs and hides the sockets.
+func TestGatewayEnvironment(t *testing.T) {
+	y := newYard(t)
+	bus := filepath.Join(filepath.Dir(y.repo), "agent.sock")
+	y.env = append(y.env, "DB_PASSWORD=hunter2hunter", "GITHUB_TOKEN=hunter2hunter", "https_proxy=http://u:hunter2hunter@h", "XLC_ALL=hunter2hunter",
+		"PATHS=hunter2hunter", "BAILEY_OPERATOR=hunter2hunter", "BAILEY_SESSION=hunter2hunter", "SSH_AUTH_SOCK="+bus, "LC_TIME=C", "TZ=UTC", "BAILEY_X=1")
+	y.must(y.program, "run", "system.echo", "-i", "message=hi")
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", y.gateway()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.Trim(string(b), "\x00"), "\x00")
+	if strings.Contains(string(b), "hunter2") {
+		t.Errorf("the gateway has its starter's secrets: %q", got)
+	}
+	for _, pair := range []string{"SSH_AUTH_SOCK=" + bus, "LC_TIME=C", "TZ=UTC", "BAILEY_X=1", "BAILEY_HOME=" + string(y.home), "HOME=" + filepath.Join(filepath.Dir(y.repo), "me")} {
+		if !slices.Contains(got, pair) {
+			t.Errorf("the gateway lacks %s: %q", pair, got)
+		}
+	}
+	for _, pair := range got {
+		if name, _, _ := strings.Cut(pair, "="); !inherits(name) && name != "" {
+			t.Errorf("the gateway has %s", name)
+		}
+	}
+	cmd := y.command(y.program, "run", "git.status", "-i", "repo="+y.repo)
+	cmd.Dir = y.repo
+	if out, err := cmd.CombinedOutput(); err != nil { // git is found on PATH
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestForegroundGatewayEnvironment: a person who runs the gateway gives it what it is to lend.
+func TestForegroundGatewayEnvironment(t *testing.T) {
+	y := newYard(t)
+	cmd := y.command(y.program, "gateway")
+	cmd.Env = append(slices.Clone(y.env), "LENT=hunter2hunter")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	y.await("the gateway", func() bool { return exec.Command("test", "-S", y.home.Socket()).Run() == nil })
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", y.gateway()))
+	if err != nil || !strings.Contains(string(b), "\x00LENT=hunter2hunter\x00") {
+		t.Errorf("%v: %q", err, b)
+	}
+	y.must(y.program, "gateway", "stop")
+	<-ended
+}
