@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -15,9 +14,7 @@ import (
 func environ(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		if runtime.GOOS == "windows" {
-			name = strings.ToUpper(name) // there Path and PATH are one
-		}
+		name = variable(name)
 		return own(name) || !inherits(name)
 	})
 }
@@ -30,13 +27,7 @@ func inherits(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "BAILEY_") ||
-		slices.Contains(gateway.SocketVariables(), name) || runtime.GOOS == "windows" && inheritsOnWindows(name)
-}
-
-// inheritsOnWindows lists what programs there do not start without, and where a user's directories are.
-func inheritsOnWindows(name string) bool {
-	return slices.Contains([]string{"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "USERNAME", "USERDOMAIN",
-		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "TEMP", "TMP"}, name)
+		slices.Contains(gateway.SocketVariables(), name) || inheritsHere(name)
 }
 
 // own are variables that must not pass from whoever made the first call into the gateway of all.
