@@ -131,7 +131,8 @@ var ruleAtoms = []string{
 	"-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----", "Private-Lines: 1\n", "db:5432:*:u:", "service", "datadog", "mite ", "\x1b[31m", "\x1b", "\x00", "é", "[REDACTED_",
 	"(", ")", "()", "[]", "->", " -> ", "&", "&'", "@", "@\"", "b\"", "string ", "str ", " return ", "{SSHA}", "{SHA}", "*:*:*:", "%3D", "password%3D", "%26", "jdbc:oracle:thin:u/", "x.atlasv1.",
 	"Authorization: Key ", "wandb login ", "IDENTIFIED BY ", "setenv ", "PASS", "snmp community ", "redis-cli -a ", "7z -p", "-U u%", "default login a ", "seed phrase", "mnemonic: abcd efgh ijkl ",
-	"hc-ping.com/", "bot", "AA", "AKIA0123456789ABCDEF", "_Z", "identifierName2", "0x1f", "caBundle: ", "cache ", "__Host-session", "é\x00\x1b[", "_", "-", ".", "~", "%", "+", "\t", "x", "A", "7",
+	"hc-ping.com/", "bot", "AA", "AKIA0123456789ABCDEF", "_Z", "identifierName2", "0x1f", "caBundle: ", "cache ", "__Host-session", "é\x00\x1b[", "\n- password: Tr0ub4dor ", " & 3", " #", "two w0rds x", "SMTP_PASS='", "my long pass", "ip-10-20-30-40", "web_", ".in-addr.arpa", "10.20.30.40", "-p\"", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", ".okta.com/",
+	"_", "-", ".", "~", "%", "+", "\t", "x", "A", "7",
 }
 
 func randomText(r *rand.Rand) string {

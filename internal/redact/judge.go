@@ -82,6 +82,9 @@ func (q *question) token(val []byte, weak bool) bool {
 	}
 	switch q.ask {
 	case forToken:
+		if s := shapeOf(val); !weak && s.n >= 6 && s.n < 8 && clientSecret(q.name) {
+			return s.turns > 1 && s.digits > 0 && s.others == 0
+		}
 		return tokenLike(val, 8+4*b2i(weak)) && (!weak || shapeOf(val).random() || len(val) >= 36)
 	case forKey:
 		return q.sep.operated() && tokenLike(val, 12) && one(val)
@@ -89,6 +92,12 @@ func (q *question) token(val []byte, weak bool) bool {
 		return !weak && (uuid(val) || tokenLike(val, 14))
 	}
 	return false
+}
+
+// clientSecret holds for a name that says nothing else: what it names may be as short as a password.
+func clientSecret(b []byte) bool {
+	m := parse(b)
+	return m.parts > 1 && string(m.part(m.parts-1)) == "secret" && slices.Contains([]string{"client", "app", "shared"}, string(m.part(m.parts-2)))
 }
 
 // listed holds for the second of two strings joined by a comma that is the value of the first: the name has

@@ -21,6 +21,34 @@ func (q *question) phrased(val []byte, quoted bool) bool {
 	return false
 }
 
+// line returns where a password of YAML ends that goes on behind a blank: without quotes it goes up to a comment or to the
+// end of the line, with no other name in it.
+func (q *question) line(f *finder, end int, final bool) (int, bool) {
+	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space || end == len(q.b) || q.b[end] != ' ' {
+		return end, false
+	}
+	if f.last.start < 0 || f.last.end-f.last.start > maxName {
+		return end, false
+	}
+	before := lineBefore(q.b, f.last.start)
+	if len(before) == lineLook || len(bytes.Trim(before, " -")) > 0 {
+		return end, false
+	}
+	stop := end
+	for stop < len(q.b) && stop-end < maxLogin && classes[q.b[stop]]&line == 0 {
+		stop++
+	}
+	if stop-end == maxLogin || stop == len(q.b) && !final {
+		return end, stop-end < maxLogin
+	}
+	rest, _, _ := bytes.Cut(q.b[end:stop], []byte(" #"))
+	rest = bytes.TrimRight(rest, " \t")
+	if len(rest) == 0 || bytes.Contains(rest, []byte(": ")) || bytes.ContainsAny(rest, "=\"'`<|\\(") || sentence(rest[1:]) {
+		return end, false
+	}
+	return end + len(rest), false
+}
+
 // fetched holds for what a shell or a template gets from elsewhere.
 func fetched(val []byte) bool {
 	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) || bytes.Contains(val, []byte("{{"))

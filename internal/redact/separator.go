@@ -81,6 +81,10 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 		if f.ask == forLogin {
 			return false // the quotes are part of the argument
 		}
+		if s.n == 0 && f.ask == forArgument && f.last.end-f.last.start == 2 && b[f.last.start] == '-' { // -p"…"
+			s.opened, s.space = c, true
+			break
+		}
 		s.openOrClose(c)
 	default:
 		return false

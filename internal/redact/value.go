@@ -34,6 +34,11 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 	}
 	q.closed = closed
 	s, category := q.judge(f, end)
+	if s.end > s.start {
+		if s.end, open = q.line(f, s.end, final); open {
+			return v, true
+		}
+	}
 	f.ask = nothing
 	if s.end <= s.start {
 		f.bare.none(v, end)
