@@ -343,16 +343,8 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 			_, err = stdout.Write(b)
 		case frameStderr:
 			_, err = stderr.Write(b)
-		case frameResult:
-			return json.Unmarshal(b, out)
-		case frameError:
-			var f failure
-			if err := json.Unmarshal(b, &f); err != nil {
-				return err
-			}
-			return f.err()
 		default:
-			err = fmt.Errorf("the gateway sent a frame of unknown kind %q", kind)
+			return lastWord(kind, b, out)
 		}
 		if err != nil {
 			return err // closing the connection ends the call
@@ -371,13 +363,9 @@ func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
 	case err != nil:
 		conn.Close()
 		return nil, lost(ctx, err)
-	case kind == frameError:
+	case kind != frameResult:
 		conn.Close()
-		var f failure
-		if err := json.Unmarshal(b, &f); err != nil {
-			return nil, err
-		}
-		return nil, f.err()
+		return nil, lastWord(kind, b, nil)
 	}
 	if keep(); ctx.Err() != nil {
 		conn.Close()
