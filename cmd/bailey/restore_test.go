@@ -171,9 +171,10 @@ func TestComplaintsHideWhatWasGivenBack(t *testing.T) {
 	const mine = bailey.SessionID("s-mine")
 	meet(t, s, mine)
 	for _, id := range []string{"sip.name", "sip.dir", "sip.host", "sip.address", "sip.list", "sip.url", "sip.login", "sip.pin", "sip.short", "sip.pick", "sip.commit"} {
-		for pad := 0; pad <= 64; pad += 1 + pad/48*3 {
+		for _, pad := range []int{0, 30, 42, 45, 47, 49, 51, 53, 55, 57, 59, 60} { // errors show sixty bytes
 			for _, token := range []string{password, ip, "https://" + ip, password + "\x01", ip + "\x01", "-" + ip} {
-				res := s.ask(t, mine, id, "x", strings.Repeat("a", pad)+token)
+				res := s.gate.Do(t.Context(), bailey.Call{Capability: bailey.CapabilityID(id), Input: map[string]any{"x": strings.Repeat("a", pad) + token}, DryRun: true,
+					Door: "test", Dir: "/", Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: mine}})
 				told := fmt.Sprint(res.Err, bailey.HintOf(res.Err))
 				for _, secret := range secrets {
 					for part := secret[:6]; len(part) < len(secret) && strings.Contains(told, part); part = secret[:len(part)+1] {

@@ -105,9 +105,21 @@ var (
 		"outlook.office.com/webhook", "open.feishu.cn/open-apis/bot", "open.larksuite.com/open-apis/bot", "maker.ifttt.com/trigger", "hc-ping.com"}
 )
 
+// asciiLower returns b with A to Z in lower case and every other byte as it is: lengths count, and Unicode's lower case has
+// others.
+func asciiLower(b []byte) string {
+	out := slices.Clone(b)
+	for i, c := range out {
+		if c >= 'A' && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
+		}
+	}
+	return string(out)
+}
+
 // tenant decides on a URL without a user.
 func (f *finder) tenant(b []byte, i, from, to int, final bool, add func(span)) (int, bool) {
-	host := strings.ToLower(string(b[from:to]))
+	host := asciiLower(b[from:to])
 	name, _, _ := strings.Cut(host, ":")
 	for _, h := range hooks {
 		domain, _, _ := strings.Cut(h, "/")
@@ -118,7 +130,7 @@ func (f *finder) tenant(b []byte, i, from, to int, final bool, add func(span)) (
 		if open {
 			return 0, true
 		}
-		if whole := strings.ToLower(string(b[from:end])); strings.Contains(whole, strings.TrimPrefix(h, ".")) && end-to > 20 {
+		if whole := asciiLower(b[from:end]); strings.Contains(whole, strings.TrimPrefix(h, ".")) && end-to > 20 {
 			add(span{i, end, Webhook})
 			return end, false
 		}
