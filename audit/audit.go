@@ -99,6 +99,8 @@ const (
 	KindOutcome = "outcome"
 	KindRepair  = "repair"
 	KindPlan    = "plan"
+	KindSegment = "segment"
+	KindKey     = "key"
 )
 
 // Hash is a SHA-256 of the chain. Its zero value precedes the first entry.
@@ -129,6 +131,7 @@ type Entry struct {
 	Plan    string           // the plan digest that an outcome names in its data; [Append] does not read it
 	Prev    Hash
 	Hash    Hash
+	Leaf    Hash // of the line in the Merkle tree; [Append] does not read it
 }
 
 // Head is a place in a ledger: the number and hash of its last entry. The zero Head is before the first.
@@ -136,6 +139,9 @@ type Head struct {
 	Seq  uint64 `json:"seq"`
 	Hash Hash   `json:"hash"`
 }
+
+// Name returns the ledger's name in checkpoints, their origin: bailey/HOST/ORIGIN.
+func (g Genesis) Name() string { return "bailey/" + g.Host + "/" + g.Origin }
 
 // Genesis is the data of the first entry.
 type Genesis struct {

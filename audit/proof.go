@@ -99,7 +99,9 @@ func ours(err error) error {
 func (p *Prover) note() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		for _, i := range indexes {
-			p.want[i] = p.want[i]
+			if _, ok := p.want[i]; !ok {
+				p.want[i] = tlog.Hash{}
+			}
 		}
 		return nil, errNoted
 	})
