@@ -140,12 +140,12 @@ type Head struct {
 	Hash Hash   `json:"hash"`
 }
 
-// Name returns the ledger's name in checkpoints, their origin: bailey/HOST/ORIGIN.
-func (g Genesis) Name() string { return "bailey/" + g.Host + "/" + g.Origin }
-
 // Genesis is the data of the first entry.
 type Genesis struct {
 	Format int    `json:"format"`
 	Origin string `json:"origin"` // 32 lower-case hexadecimal digits
 	Host   string `json:"host"`
 }
+
+// Name returns the ledger's name in checkpoints, their origin: bailey/HOST/ORIGIN.
+func (g Genesis) Name() string { return "bailey/" + g.Host + "/" + g.Origin }

@@ -16,14 +16,17 @@ type Report struct {
 	Origin   string `json:"origin,omitempty"`
 	Host     string `json:"host,omitempty"`
 	Head     Hash   `json:"head"` // of the last good entry
+	Root     Hash   `json:"root"` // of the tree over the good entries
 	Intents  int    `json:"intents"`
 	Outcomes int    `json:"outcomes"`
 	Open     int    `json:"open"` // intents without outcome: not an error
 	// Plans counts those that outcomes name by their digest.
 	Plans PlanCount `json:"plans"`
 	// Backward counts entries whose wall clock is behind that of the entry before: not an error.
-	Backward int  `json:"backward,omitempty"`
-	FirstBad *Bad `json:"firstBad,omitempty"`
+	Backward int `json:"backward,omitempty"`
+	// Held are the checkpoints that were given and that the ledger agrees with.
+	Held     []Signed `json:"held,omitempty"`
+	FirstBad *Bad     `json:"firstBad,omitempty"`
 }
 
 // PlanCount says of how many plans the text gave the digest again, and of how many it cannot be told
@@ -33,10 +36,14 @@ type PlanCount struct {
 	Redacted   int `json:"redacted"`
 }
 
+// Verify reads a ledger's segments in order and reports on them, held against nothing but itself: see [Check].
+func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segments...) }
+
 // Verify reads a ledger's segments in order and reports on them. The error is what reading returned;
 // that a ledger is not in order stands in the report. Without an entry a ledger is not in order.
-func Verify(segments ...io.Reader) (Report, error) {
-	v := verifier{report: Report{Segments: len(segments)}}
+func (c Check) Verify(segments ...io.Reader) (Report, error) {
+	v := verifier{report: Report{Segments: len(segments)}, roots: c.sizes()}
+	v.reach()
 	for i, r := range segments {
 		err := v.segment(r, i+1)
 		var bad *Bad
@@ -54,6 +61,8 @@ func Verify(segments ...io.Reader) (Report, error) {
 	if v.report.Entries == 0 && v.report.FirstBad == nil {
 		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
 	}
+	v.hold(c)
+	v.report.Root = v.tree.Root()
 	v.report.Open = v.pairs.Len()
 	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.plans.Count()
 	v.report.OK = v.report.FirstBad == nil
@@ -62,10 +71,14 @@ func Verify(segments ...io.Reader) (Report, error) {
 
 type verifier struct {
 	report Report
+	name   string // that the genesis gives
 	head   Head
+	tree   Tree
 	pairs  Pairs
 	plans  Plans
+	keys   Keys
 	last   time.Time
+	roots  map[uint64]Hash // of the sizes that checkpoints name, as far as the ledger reaches
 }
 
 func (v *verifier) segment(r io.Reader, number int) error {
@@ -73,20 +86,59 @@ func (v *verifier) segment(r io.Reader, number int) error {
 	for {
 		at := s.off
 		e, err := s.next()
+		if err == io.EOF && at == 0 && number > 1 {
+			return &Bad{Segment: number, Entry: v.head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
+		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := v.pairs.Add(e); err != nil {
-			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Pairing, Detail: err.Error()}
-		}
-		if err := v.plans.Add(e); err != nil {
-			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Planned, Detail: err.Error()}
+		if reason, err := v.add(e, number > 1 && at == 0); err != nil {
+			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: reason, Detail: err.Error()}
 		}
 		v.count(e)
 		v.head = s.head
+		v.tree.Add(e.Leaf)
+		v.reach()
+	}
+}
+
+// add takes an entry into account; begins tells whether it is the first of a segment but the first.
+func (v *verifier) add(e Entry, begins bool) (Reason, error) {
+	if begins != (e.Kind == KindSegment) {
+		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment + ", and none stands elsewhere")
+	}
+	if begins {
+		start, err := ParseStart(e.Data)
+		if err == nil {
+			err = start.follows(v.head, &v.tree, v.pairs.Open())
+		}
+		return Started, err
+	}
+	if err := v.pairs.Add(e); err != nil {
+		return Pairing, err
+	}
+	if err := v.plans.Add(e); err != nil {
+		return Planned, err
+	}
+	if e.Kind != KindKey {
+		return "", nil
+	}
+	if err := v.keys.Add(e); err != nil {
+		return Rekeyed, err
+	}
+	if k, _ := v.keys.Last(); k.Name() != v.name {
+		return Rekeyed, fmt.Errorf("the key is one of %s, and this is %s", k.Name(), v.name)
+	}
+	return "", nil
+}
+
+// reach notes the root when the ledger has come to a size that a checkpoint names.
+func (v *verifier) reach() {
+	if _, ok := v.roots[v.tree.Size()]; ok {
+		v.roots[v.tree.Size()] = v.tree.Root()
 	}
 }
 
@@ -97,7 +149,7 @@ func (v *verifier) count(e Entry) {
 	case KindGenesis:
 		var g Genesis
 		if json.Unmarshal(e.Data, &g) == nil { // it was checked by the scanner
-			r.Origin, r.Host = g.Origin, g.Host
+			r.Origin, r.Host, v.name = g.Origin, g.Host, g.Name()
 		}
 	case KindIntent:
 		r.Intents++

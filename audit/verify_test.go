@@ -117,31 +117,31 @@ func TestCutAnywhere(t *testing.T) {
 }
 
 func TestSegments(t *testing.T) {
-	good := read(t, "good.jsonl")
-	lines := bytes.SplitAfter(good, []byte("\n"))
-	first, second := bytes.Join(lines[:2], nil), bytes.Join(lines[2:], nil)
-	whole, _ := Verify(bytes.NewReader(good))
-	report, err := Verify(bytes.NewReader(first), bytes.NewReader(second))
-	if err != nil || !report.OK || report.Head != whole.Head || report.Segments != 2 {
-		t.Fatalf("two segments: %+v, %v", report, err)
+	b := day(t, 1)
+	b.rotate()
+	b.call("r-3")
+	report := b.verify(Check{}, "")
+	if report.Segments != 3 || report.Head != b.head.Hash || report.Entries != b.head.Seq {
+		t.Fatalf("three segments: %+v", report)
 	}
+	one, two, three := b.segments[0], b.segments[1], b.segments[2]
 	for name, c := range map[string]struct {
 		segments [][]byte
 		segment  int
 		entry    uint64
 		reason   Reason
 	}{
-		"missing":    {[][]byte{second}, 1, 1, Chain},
-		"repeated":   {[][]byte{first, first, second}, 2, 3, Chain},
-		"reordered":  {[][]byte{second, first}, 1, 1, Chain},
-		"torn":       {[][]byte{first, second[:len(second)-1]}, 2, 5, Torn},
-		"torn first": {[][]byte{first[:len(first)-1], second}, 1, 2, Frame},
+		"first missing":  {[][]byte{two, three}, 1, 1, Chain},
+		"second missing": {[][]byte{one, three}, 2, 7, Chain},
+		"repeated":       {[][]byte{one, one, two}, 2, 7, Chain},
+		"reordered":      {[][]byte{one, three, two}, 2, 7, Chain},
+		"torn":           {[][]byte{one, two, three[:len(three)-1]}, 3, 15, Torn},
+		"torn first":     {[][]byte{one[:len(one)-1], two, three}, 1, 6, Frame},
+		"joined":         {[][]byte{append(bytes.Clone(one), two...), three}, 1, 7, Started},
+		"cut in two":     {[][]byte{bytes.Join(bytes.SplitAfter(one, []byte("\n"))[:3], nil), bytes.Join(bytes.SplitAfter(one, []byte("\n"))[3:], nil)}, 2, 4, Started},
+		"emptied":        {[][]byte{one, nil, two}, 2, 7, Started},
 	} {
-		var readers []io.Reader
-		for _, s := range c.segments {
-			readers = append(readers, bytes.NewReader(s))
-		}
-		report, err := Verify(readers...)
+		report, err := Verify(readers(c.segments...)...)
 		if err != nil || report.OK || report.FirstBad.Segment != c.segment || report.FirstBad.Entry != c.entry || report.FirstBad.Reason != c.reason {
 			t.Errorf("%s: %v, %v", name, report.FirstBad, err)
 		}
