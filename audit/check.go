@@ -55,7 +55,7 @@ func (v *verifier) agree(signed []byte, t Trust) (Signed, *Bad) {
 	if signed == nil {
 		return Signed{}, nil
 	}
-	s, err := v.keys.follow(t).Open(signed)
+	s, err := v.Keys.follow(t).Open(signed)
 	if err != nil {
 		bad, _ := err.(*Bad)
 		return Signed{}, bad
@@ -71,15 +71,15 @@ func (v *verifier) contradicts(s Signed) *Bad {
 	switch {
 	case v.report.Entries == 0:
 		return &Bad{Entry: 1, Reason: Truncated, Detail: fmt.Sprintf("%d entries were signed and none is left", s.Size)}
-	case s.Origin != v.name:
-		return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, the checkpoint is of %s", v.name, s.Origin)}
+	case s.Origin != v.Name:
+		return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, the checkpoint is of %s", v.Name, s.Origin)}
 	case s.Size > v.report.Entries:
 		return &Bad{Entry: v.report.Entries + 1, Reason: Truncated,
 			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", s.Size, v.report.Entries)}
 	case v.roots[s.Size] != s.Root:
 		return &Bad{Entry: s.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
 	}
-	if k, ok := v.keys.at(s.Size); ok && !slices.Contains(s.Keys, k) {
+	if k, ok := v.Keys.at(s.Size); ok && !slices.Contains(s.Keys, k) {
 		return &Bad{Entry: s.Size, Reason: Unsigned, Detail: fmt.Sprintf("the key of the log at %d entries is %s, and another signed the checkpoint", s.Size, k)}
 	}
 	return nil

@@ -62,32 +62,27 @@ func (c Check) Verify(segments ...io.Reader) (Report, error) {
 		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
 	}
 	v.hold(c)
-	v.report.Root = v.tree.Root()
-	v.report.Open = v.pairs.Len()
-	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.plans.Count()
+	v.report.Root = v.Tree.Root()
+	v.report.Open = v.Pairs.Len()
+	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.Plans.Count()
 	v.report.OK = v.report.FirstBad == nil
 	return v.report, nil
 }
 
 type verifier struct {
+	State
 	report Report
-	name   string // that the genesis gives
-	head   Head
-	tree   Tree
-	pairs  Pairs
-	plans  Plans
-	keys   Keys
 	last   time.Time
 	roots  map[uint64]Hash // of the sizes that checkpoints name, as far as the ledger reaches
 }
 
 func (v *verifier) segment(r io.Reader, number int) error {
-	s := newScanner(r, number, v.head)
+	s := newScanner(r, number, v.Head)
 	for {
 		at := s.off
 		e, err := s.next()
 		if err == io.EOF && at == 0 && number > 1 {
-			return &Bad{Segment: number, Entry: v.head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
+			return &Bad{Segment: number, Entry: v.Head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
 		}
 		if err == io.EOF {
 			return nil
@@ -95,50 +90,19 @@ func (v *verifier) segment(r io.Reader, number int) error {
 		if err != nil {
 			return err
 		}
-		if reason, err := v.add(e, number > 1 && at == 0); err != nil {
-			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: reason, Detail: err.Error()}
+		if bad := v.Add(e, number > 1 && at == 0); bad != nil {
+			bad.Segment, bad.Offset = number, at
+			return bad
 		}
 		v.count(e)
-		v.head = s.head
-		v.tree.Add(e.Leaf)
 		v.reach()
 	}
 }
 
-// add takes an entry into account; begins tells whether it is the first of a segment but the first.
-func (v *verifier) add(e Entry, begins bool) (Reason, error) {
-	if begins != (e.Kind == KindSegment) {
-		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment + ", and none stands elsewhere")
-	}
-	if begins {
-		start, err := ParseStart(e.Data)
-		if err == nil {
-			err = start.follows(v.head, &v.tree, v.pairs.Open())
-		}
-		return Started, err
-	}
-	if err := v.pairs.Add(e); err != nil {
-		return Pairing, err
-	}
-	if err := v.plans.Add(e); err != nil {
-		return Planned, err
-	}
-	if e.Kind != KindKey {
-		return "", nil
-	}
-	if err := v.keys.Add(e); err != nil {
-		return Rekeyed, err
-	}
-	if k, _ := v.keys.Last(); k.Name() != v.name {
-		return Rekeyed, fmt.Errorf("the key is one of %s, and this is %s", k.Name(), v.name)
-	}
-	return "", nil
-}
-
 // reach notes the root when the ledger has come to a size that a checkpoint names.
 func (v *verifier) reach() {
-	if _, ok := v.roots[v.tree.Size()]; ok {
-		v.roots[v.tree.Size()] = v.tree.Root()
+	if _, ok := v.roots[v.Tree.Size()]; ok {
+		v.roots[v.Tree.Size()] = v.Tree.Root()
 	}
 }
 
@@ -149,7 +113,7 @@ func (v *verifier) count(e Entry) {
 	case KindGenesis:
 		var g Genesis
 		if json.Unmarshal(e.Data, &g) == nil { // it was checked by the scanner
-			r.Origin, r.Host, v.name = g.Origin, g.Host, g.Name()
+			r.Origin, r.Host = g.Origin, g.Host
 		}
 	case KindIntent:
 		r.Intents++

@@ -75,7 +75,7 @@ func (l *Log) Note(ctx context.Context, kind string, data any) error {
 // NoteCaged is Note for an event in a cage: the cage's plan stands before it in the ledger.
 func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
-	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan:
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey:
 		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
 	}
 	raw := []byte("{}")

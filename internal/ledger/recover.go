@@ -80,7 +80,7 @@ func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
 // that are on record.
 func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
-	var plans audit.Plans
+	var state audit.State
 	for i, name := range names {
 		last := i == len(names)-1
 		file := l.writer.file
@@ -94,13 +94,14 @@ func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", file.Name(), err)
 		}
-		err = l.scan(io.NewSectionReader(file, 0, size), recorded, &plans)
+		err = l.scan(io.NewSectionReader(file, 0, size), i > 0, recorded, &state)
 		var bad *audit.Bad
 		if errors.As(err, &bad) {
 			bad.Segment = i + 1
-			if !last || bad.Reason != audit.Torn || l.writer.head.Seq == 0 {
+			if !last || bad.Reason != audit.Torn || bad.Offset == 0 {
 				return nil, damaged(l.dir.path, bad)
 			}
+			l.writer.head = state.Head
 			err = l.cut(bad.Offset, size)
 			size = bad.Offset
 		}
@@ -108,6 +109,8 @@ func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
 			return nil, err
 		}
 		if last {
+			l.pairs = state.Pairs
+			l.writer.head, l.writer.tree = state.Head, state.Tree
 			l.writer.size, l.writer.reserved, l.writer.open = size, size, l.pairs.Len()
 		}
 	}
@@ -122,18 +125,17 @@ func damaged(path string, bad *audit.Bad) error {
 		Hint: "keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds"}
 }
 
-// scan takes a segment's entries into account.
-func (l *Log) scan(r io.Reader, recorded map[string]bool, plans *audit.Plans) error {
-	for e, err := range audit.Scan(r, l.writer.head) {
+// scan takes a segment's entries into account; later tells whether it is not the ledger's first.
+func (l *Log) scan(r io.Reader, later bool, recorded map[string]bool, state *audit.State) error {
+	begins := later
+	for e, err := range audit.Scan(r, state.Head) {
 		if err != nil {
 			return err
 		}
-		if err := l.pairs.Add(e); err != nil {
-			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Pairing, Detail: err.Error()})
+		if bad := state.Add(e, begins); bad != nil {
+			return bad
 		}
-		if err := plans.Add(e); err != nil {
-			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Planned, Detail: err.Error()})
-		}
+		begins = false
 		switch e.Kind {
 		case audit.KindRepair:
 			var r Repair
@@ -145,8 +147,10 @@ func (l *Log) scan(r io.Reader, recorded map[string]bool, plans *audit.Plans) er
 				l.writer.plans.add(p.Digest)
 			}
 		}
-		l.writer.head = audit.Head{Seq: e.Seq, Hash: e.Hash}
 		l.writer.last = e.Time
+	}
+	if begins {
+		return &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Started, Detail: "the segment holds no entry"}
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type writer struct {
 	log      *slog.Logger
 	now      func() time.Time
 	head     audit.Head
+	tree     audit.Tree // over the entries up to head
 	size     int64
 	reserved int64
 	open     int       // durable intents without durable outcome
@@ -45,6 +46,7 @@ type writer struct {
 type group struct {
 	lines []byte
 	head  audit.Head // after them
+	tree  audit.Tree // after them
 	open  int        // after them
 	last  time.Time  // after them
 	plans known      // that come with them
@@ -83,7 +85,7 @@ func (w *writer) commit(requests []*request) {
 		return
 	}
 	w.size += int64(len(g.lines))
-	w.head, w.open, w.last = g.head, g.open, g.last
+	w.head, w.tree, w.open, w.last = g.head, g.tree, g.open, g.last
 	w.plans.add(slices.Collect(maps.Keys(g.plans))...)
 }
 
@@ -97,7 +99,7 @@ func refuse(requests []*request, err error) {
 
 // encode chains the requests, each behind its plan. One that no ledger can hold is refused alone.
 func (w *writer) encode(requests []*request) group {
-	g := group{head: w.head, open: w.open, last: w.last}
+	g := group{head: w.head, tree: w.tree, open: w.open, last: w.last}
 	for _, r := range requests {
 		if r.err = w.plan(&g, r.plan); r.err == nil {
 			r.err = w.entry(&g, r.kind, r.data)
@@ -119,6 +121,7 @@ func (w *writer) entry(g *group, kind string, data []byte) error {
 	}
 	g.lines = append(g.lines, line...)
 	g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
+	g.tree.Add(audit.Leaf(line))
 	switch kind {
 	case audit.KindIntent:
 		g.open++
