@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -75,25 +76,30 @@ func envelope(b []byte, e Entry) []byte {
 
 // parseLine takes a line with its newline apart: the hash it claims and the raw entry.
 func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
-	if len(line) > MaxLine {
-		return Hash{}, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
+	digits, raw, err := frame(line)
+	if err != nil {
+		return Hash{}, nil, err
 	}
-	rest, ok := bytes.CutPrefix(line, []byte(frameHash))
-	if !ok || len(rest) < 2*len(claimed) {
-		return Hash{}, nil, fmt.Errorf("the line does not begin with %s and a hash", frameHash)
-	}
-	if claimed, ok = parseHash(rest[:2*len(claimed)]); !ok {
-		return Hash{}, nil, fmt.Errorf("the hash is not 64 lower-case hexadecimal digits")
-	}
-	rest, ok = bytes.CutPrefix(rest[2*len(claimed):], []byte(frameEntry))
+	claimed, ok := parseHash(digits)
 	if !ok {
-		return Hash{}, nil, fmt.Errorf("the hash is not followed by %s", frameEntry)
-	}
-	raw, ok = bytes.CutSuffix(rest, []byte(frameEnd))
-	if !ok {
-		return Hash{}, nil, fmt.Errorf("the line does not end in } and a newline")
+		return Hash{}, nil, errors.New("the hash is not 64 lower-case hexadecimal digits")
 	}
 	return claimed, raw, nil
+}
+
+// frame takes a line apart and leaves its hash as it is written.
+func frame(line []byte) (digits, raw []byte, err error) {
+	const begin = len(frameHash) + 2*sha256.Size
+	switch end := len(line) - len(frameEnd); {
+	case len(line) > MaxLine:
+		return nil, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
+	case end < begin+len(frameEntry), string(line[:len(frameHash)]) != frameHash, string(line[begin:begin+len(frameEntry)]) != frameEntry:
+		return nil, nil, fmt.Errorf("the line does not begin with %s, a hash and %s", frameHash, frameEntry)
+	case string(line[end:]) != frameEnd:
+		return nil, nil, errors.New("the line does not end in } and a newline")
+	default:
+		return line[len(frameHash):begin], line[begin+len(frameEntry) : end], nil
+	}
 }
 
 func parseHash(text []byte) (h Hash, ok bool) {

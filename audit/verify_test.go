@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 )
 
 // The vectors were made by an encoder that shares no code with this package.
@@ -275,22 +273,4 @@ func TestScanContinues(t *testing.T) {
 	if head.Seq != 3 {
 		t.Errorf("stopped at %d", head.Seq)
 	}
-}
-
-func BenchmarkVerify(b *testing.B) {
-	var entries []Entry
-	for i := range 5000 {
-		id := fmt.Sprintf("r-%026d", i)
-		entries = append(entries,
-			Entry{Kind: KindIntent, Time: time.Unix(int64(i), 0), Data: json.RawMessage(`{"receipt":"` + id + `","capability":"git.status","input":{"repo":"."},"agent":"local","host":"castle","session":"s-01234567890123456789012345","door":"cli","startedAt":"2026-11-03T09:00:02.123456789Z"}`)},
-			Entry{Kind: KindOutcome, Time: time.Unix(int64(i), 0), Data: json.RawMessage(`{"receipt":"` + id + `","outcome":"ok","decision":"allow","rules":[{"id":"starter-read","source":"starter.cedar:3"}],"executed":true,"argv":["git","status"],"cage":{"cage":"full","sandboxEnforced":true,"layers":["userns","mount","pid","net"]},"exitCode":0,"stdoutBytes":123,"endedAt":"2026-11-03T09:00:03Z"}`)})
-	}
-	data := chain(b, entries...)
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		if report, err := Verify(bytes.NewReader(data)); err != nil || !report.OK {
-			b.Fatal(report, err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*10001/b.Elapsed().Seconds(), "entries/s")
 }
