@@ -453,3 +453,40 @@ func TestRehearsalLeavesNothing(t *testing.T) {
 		t.Errorf("in no directory: %v", err)
 	}
 }
+
+// The writer's tree is the one over what is on the disk, after groups, failures and a new start.
+func TestTreeIsCarried(t *testing.T) {
+	dir := place(t)
+	for range 2 {
+		l := open(t, Config{Dir: dir})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { call(t, l) })
+		}
+		all.Wait()
+		if err := l.Note(context.Background(), "bad kind", nil); err == nil {
+			t.Error("a note of a kind that is none")
+		}
+		do(t, l.Close())
+		r := verified(t, dir)
+		if l.writer.tree.Root() != r.Root || l.writer.tree.Size() != r.Entries {
+			t.Errorf("it carries %d entries, %d are on the disk", l.writer.tree.Size(), r.Entries)
+		}
+	}
+	l := open(t, Config{Dir: dir})
+	defer l.Close()
+	if r := verified(t, dir); l.writer.tree.Root() != r.Root {
+		t.Error("another tree after a start")
+	}
+}
+
+// What the ledger keeps to itself no caller writes.
+func TestKindsOfItsOwn(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	defer l.Close()
+	for _, kind := range []string{audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey} {
+		if err := l.Note(context.Background(), kind, nil); bailey.KindOf(err) != bailey.Internal {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

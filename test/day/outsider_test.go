@@ -219,16 +219,33 @@ func cwd(t *testing.T) string {
 	return dir
 }
 
-// TestLedgerDocument gives the outsider the ledger that docs/ledger.md shows.
+// TestLedgerDocument gives the outsider the ledger that docs/ledger.md shows, and goes through its steps by hand.
 func TestLedgerDocument(t *testing.T) {
-	ktest.Require(t, "python3")
+	ktest.Require(t, "python3", "openssl")
 	text, err := os.ReadFile("../../docs/ledger.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "```jsonl\n")
-	shown, _, ok := strings.Cut(after, "```\n")
-	if word, good := verify(t, []byte(shown)); !ok || !good || !strings.HasPrefix(word, "ok: 3 entries, 1 calls (0 open), head ") {
+	block := func(kind string) string {
+		_, after, _ := strings.Cut(string(text), "```"+kind+"\n")
+		shown, _, ok := strings.Cut(after, "```\n")
+		if !ok {
+			t.Fatalf("the document shows no %s", kind)
+		}
+		return shown
+	}
+	if word, good := verify(t, []byte(block("jsonl"))); !good || !strings.HasPrefix(word, "ok: 3 entries, 1 calls (0 open), head ") {
 		t.Errorf("of the document's own example the outsider says %q", word)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string]string{"00000001.jsonl": block("jsonl"), "checkpoint": block("note")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("bash", "-e", "-c", block("bash"))
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != block("text") {
+		t.Errorf("by hand: %v\n%s", err, out)
 	}
 }
