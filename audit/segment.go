@@ -93,6 +93,22 @@ func (s Start) After() Head { return Head{Seq: s.Size, Hash: s.Head} }
 // Tree returns the tree over the entries before.
 func (s Start) Tree() (Tree, error) { return NewTree(s.Size, s.Edge) }
 
+// State returns the state that a writer goes on from which trusts what stands before: the names of plans and keys there
+// are not in it, and what is said of them later passes.
+func (s Start) State() (State, error) {
+	if s.Size == 0 {
+		return State{}, nil
+	}
+	tree, err := s.Tree()
+	state := State{Head: s.After(), Tree: tree, resumed: true}
+	for i, id := range s.Open {
+		if err == nil {
+			err = state.Pairs.Intent(id, uint64(i)+1)
+		}
+	}
+	return state, err
+}
+
 // follows tells whether the segments before s add up to it.
 func (s Start) follows(head Head, tree *Tree, open []bailey.ReceiptID) error {
 	switch {

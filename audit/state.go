@@ -14,6 +14,8 @@ type State struct {
 	Pairs Pairs
 	Plans Plans
 	Keys  Keys
+
+	resumed bool // nothing is known of the names, plans and keys of the segments before
 }
 
 // Add takes into account an entry that [Scan] yielded after Head, and says what is wrong with it in the light
@@ -46,10 +48,17 @@ func (s *State) add(e Entry, begins bool) (Reason, error) {
 		if err := s.Pairs.Add(e); err != nil {
 			return Pairing, err
 		}
+		if s.resumed {
+			return "", nil
+		}
 		return Planned, s.Plans.Add(e)
 	case KindPlan:
 		return Planned, s.Plans.Add(e)
 	case KindKey:
+		if s.resumed {
+			_, err := ParseKeyChange(e.Data)
+			return Rekeyed, err
+		}
 		return Rekeyed, s.rekey(e)
 	}
 	return "", nil

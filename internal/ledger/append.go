@@ -13,11 +13,12 @@ import (
 
 // request is an entry on its way to the disk.
 type request struct {
-	kind string
-	data []byte
-	plan *audit.Plan   // which the ledger has to hold before the entry; nil where it names none
-	err  error         // owned by the writer until done is closed
-	done chan struct{} // closed when the entry is durable or refused
+	kind    string
+	data    []byte
+	receipt bailey.ReceiptID // of an intent or outcome: the one that data names
+	plan    *audit.Plan      // which the ledger has to hold before the entry; nil where it names none
+	err     error            // owned by the writer until done is closed
+	done    chan struct{}    // closed when the entry is durable or refused
 }
 
 // Open records an intent. When it returns without error the intent is on the disk and so is the space
@@ -30,12 +31,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the intent has no JSON form", Err: err}
 	}
-	if err := l.pair(func(p *audit.Pairs) error { return p.Intent(in.Receipt, 0) }); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the intent cannot be recorded",
-			Hint: "every call needs a receipt id of its own", Err: err}
-	}
-	if err := l.submit(ctx, &request{kind: audit.KindIntent, data: data}); err != nil {
-		l.pair(func(p *audit.Pairs) error { return p.Outcome(in.Receipt) }) // nobody will seal it
+	if err := l.submit(ctx, &request{kind: audit.KindIntent, data: data, receipt: in.Receipt}); err != nil {
 		return nil, err
 	}
 	var sealed atomic.Bool
@@ -60,10 +56,7 @@ func (l *Log) seal(o bailey.Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := l.submit(context.Background(), &request{kind: audit.KindOutcome, data: data, plan: plan}); err != nil {
-		return err
-	}
-	return l.pair(func(p *audit.Pairs) error { return p.Outcome(o.Receipt) })
+	return l.submit(context.Background(), &request{kind: audit.KindOutcome, data: data, receipt: o.Receipt, plan: plan})
 }
 
 // Note records any other event. data becomes a JSON object, nil an empty one; what does not is refused.
@@ -90,12 +83,6 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 		return err
 	}
 	return l.submit(ctx, &request{kind: kind, data: raw, plan: plan})
-}
-
-func (l *Log) pair(f func(*audit.Pairs) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f(&l.pairs)
 }
 
 // submit hands an entry to the writer and waits until it is durable or refused.
@@ -153,7 +140,7 @@ func (l *Log) collect(first *request) []*request {
 // commit makes a group durable or refuses it, and answers.
 func (l *Log) commit(group []*request) {
 	l.writer.commit(group)
-	l.durable.Store(l.writer.size)
+	l.durable.Store(&position{l.writer.number, l.writer.size})
 	for _, r := range group {
 		close(r.done)
 	}

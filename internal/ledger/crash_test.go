@@ -51,6 +51,8 @@ func child(role, dir string) error {
 		return childCalls(dir, nil)
 	case "mid-write", "before-sync", "before-truncate":
 		return childCalls(dir, &deadly{at: role})
+	case "rotate-write", "rotate-sync", "rotate-name", "rotate-named":
+		return childRotates(dir, role)
 	case "file-limit":
 		return childFileLimit(dir)
 	case "full-disk":

@@ -23,22 +23,26 @@ const slot = 2 * audit.MaxLine
 // writer appends to the last segment. One goroutine uses it.
 //
 // Invariant between groups: the segment's length is size, all of it durable; and bytes up to reserved,
-// at least open × slot behind size, are allocated. Only a write that failed and a reservation that
-// then could not be renewed break the second half, and then no intent is taken until it is renewed.
+// at least one slot for each open receipt behind size, are allocated. Only a write that failed and a reservation
+// that then could not be renewed break the second half, and then no intent is taken until it is renewed.
 type writer struct {
 	dir      *directory
+	wrap     func(Disk) Disk
+	log      *slog.Logger
+	now      func() time.Time
+	bound    int64 // the size at which a segment is full
+	number   int   // of the segment
 	name     string
 	file     *os.File
 	disk     Disk
-	log      *slog.Logger
-	now      func() time.Time
+	full     int64 // the size at which the next segment is to begin
 	head     audit.Head
 	tree     audit.Tree // over the entries up to head
 	size     int64
 	reserved int64
-	open     int       // durable intents without durable outcome
+	account  account   // durable, and while a group is being made with what is in it
 	last     time.Time // of the last entry
-	plans    known     // durable
+	plans    known     // durable, in this segment
 	dead     error     // why nothing can be written any more
 }
 
@@ -47,9 +51,9 @@ type group struct {
 	lines []byte
 	head  audit.Head // after them
 	tree  audit.Tree // after them
-	open  int        // after them
 	last  time.Time  // after them
 	plans known      // that come with them
+	moves []move     // of the account, by them
 }
 
 // commit makes the requests durable in one write and one sync. What became of each is in its err.
@@ -59,6 +63,7 @@ func (w *writer) commit(requests []*request) {
 			w.die(err)
 		}
 	}
+	w.rotate()
 	if w.dead != nil {
 		refuse(requests, w.dead)
 		return
@@ -75,17 +80,23 @@ func (w *writer) commit(requests []*request) {
 				r.err = err
 			}
 		}
+		w.account.undo(g.moves)
 		requests, g = outcomes, w.encode(outcomes)
 	}
 	if len(g.lines) == 0 {
 		return
 	}
-	if err := w.write(g.lines); err != nil {
+	if err := w.put(g); err != nil {
 		refuse(requests, err)
 		return
 	}
+	w.done(g)
+}
+
+// done takes over a group that is durable.
+func (w *writer) done(g group) {
 	w.size += int64(len(g.lines))
-	w.head, w.tree, w.open, w.last = g.head, g.tree, g.open, g.last
+	w.head, w.tree, w.last = g.head, g.tree, g.last
 	w.plans.add(slices.Collect(maps.Keys(g.plans))...)
 }
 
@@ -99,13 +110,43 @@ func refuse(requests []*request, err error) {
 
 // encode chains the requests, each behind its plan. One that no ledger can hold is refused alone.
 func (w *writer) encode(requests []*request) group {
-	g := group{head: w.head, tree: w.tree, open: w.open, last: w.last}
+	g := group{head: w.head, tree: w.tree, last: w.last}
 	for _, r := range requests {
 		if r.err = w.plan(&g, r.plan); r.err == nil {
-			r.err = w.entry(&g, r.kind, r.data)
+			r.err = w.request(&g, r)
 		}
 	}
 	return g
+}
+
+// request puts one request into the group and into the account.
+func (w *writer) request(g *group, r *request) error {
+	m, err := w.move(r, g.head.Seq+1)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the " + r.kind + " cannot be recorded",
+			Hint: "every call needs a receipt id of its own", Err: err}
+	}
+	if err := w.entry(g, r.kind, r.data); err != nil {
+		w.account.undo(m)
+		return err
+	}
+	g.moves = append(g.moves, m...)
+	return nil
+}
+
+// move changes the account as a request does.
+func (w *writer) move(r *request, seq uint64) ([]move, error) {
+	var m move
+	var err error
+	switch r.kind {
+	case audit.KindIntent:
+		m, err = w.account.intent(r.receipt, seq)
+	case audit.KindOutcome:
+		m, err = w.account.outcome(r.receipt)
+	default:
+		return nil, nil
+	}
+	return []move{m}, err
 }
 
 // entry puts one entry into the group.
@@ -122,18 +163,12 @@ func (w *writer) entry(g *group, kind string, data []byte) error {
 	g.lines = append(g.lines, line...)
 	g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
 	g.tree.Add(audit.Leaf(line))
-	switch kind {
-	case audit.KindIntent:
-		g.open++
-	case audit.KindOutcome:
-		g.open--
-	}
 	return nil
 }
 
 // reserve makes sure that the group fits and that behind it every open intent has its slot.
 func (w *writer) reserve(g group) error {
-	need := w.size + int64(len(g.lines)) + int64(g.open)*slot
+	need := w.size + int64(len(g.lines)) + int64(len(w.account.open))*slot
 	from := max(w.reserved, w.size)
 	if need <= from {
 		return nil
@@ -150,13 +185,14 @@ func (w *writer) reserve(g group) error {
 	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
 }
 
-// write puts lines behind what is durable and syncs. After an error nothing of them is left, or w is dead.
-func (w *writer) write(lines []byte) error {
-	n, err := w.disk.WriteAt(lines, w.size)
-	if err == nil && n < len(lines) {
+// put puts a group behind what is durable and syncs. After an error nothing of it is left, or w is dead.
+func (w *writer) put(g group) error {
+	n, err := w.disk.WriteAt(g.lines, w.size)
+	if err == nil && n < len(g.lines) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
+		w.account.undo(g.moves)
 		w.rollback()
 		return unavailable(cure(err), err, "the ledger could not be written")
 	}
@@ -179,8 +215,8 @@ func (w *writer) rollback() {
 		return
 	}
 	w.reserved = w.size
-	if err := w.reserve(group{open: w.open}); err != nil {
-		w.log.Error("outcomes of open calls may find no space", "open", w.open, "err", err)
+	if err := w.reserve(group{}); err != nil {
+		w.log.Error("outcomes of open calls may find no space", "open", len(w.account.open), "err", err)
 	}
 }
 
@@ -196,7 +232,7 @@ func (w *writer) release() error {
 	if w.file == nil {
 		return nil
 	}
-	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.same(w.file, w.name, w.size) == nil {
+	if w.dead == nil && len(w.account.open) == 0 && w.reserved > w.size && w.dir.same(w.file, w.name, w.size) == nil {
 		if err := w.disk.Truncate(w.size); err != nil {
 			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
 		}
