@@ -29,39 +29,65 @@ func next(prev Hash, raw []byte) (h Hash) {
 // Append encodes e as the successor of the entry whose hash is prev. It returns the complete line and
 // the entry's hash; e.Prev and e.Hash are not read. What Append refuses no verification would accept.
 func Append(prev Hash, e Entry) (line []byte, h Hash, err error) {
-	raw, err := encode(e)
+	b, err := NewBody(e.Kind, e.Data)
+	if err != nil {
+		return nil, Hash{}, fmt.Errorf("entry %d: %w", e.Seq, err)
+	}
+	line, h, err = b.Append(make([]byte, 0, len(e.Data)+256), Head{e.Seq - 1, prev}, e.Time)
 	if err != nil {
 		return nil, Hash{}, err
 	}
-	h = next(prev, raw)
-	line = make([]byte, 0, len(raw)+MaxLine-MaxEntry)
-	line = append(line, frameHash...)
-	line = hex.AppendEncode(line, h[:])
+	return line, h, nil
+}
+
+// Body is the kind and the data of an entry, checked: all that can be done while its place is not known.
+type Body struct {
+	kind string
+	data []byte
+}
+
+// NewBody checks kind and data against the format. It keeps data.
+func NewBody(kind string, data []byte) (Body, error) {
+	if !validKind(kind) {
+		return Body{}, fmt.Errorf("kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", kind)
+	}
+	if _, _, err := checkData(kind, data); err != nil {
+		return Body{}, err
+	}
+	return Body{kind, data}, nil
+}
+
+// Append appends to lines that of the entry after prev, and returns also that entry's hash. After an error lines
+// is as it was.
+func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, error) {
+	e := Entry{Seq: prev.Seq + 1, Time: now, Kind: b.kind}
+	if e.Seq == 0 {
+		return lines, Hash{}, errors.New("an entry without a number")
+	}
+	if b.kind == "" {
+		return lines, Hash{}, fmt.Errorf("entry %d has no kind", e.Seq)
+	}
+	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
+		return lines, Hash{}, fmt.Errorf("entry %d: the year %d has no RFC 3339 form", e.Seq, y)
+	}
+	begin := len(lines)
+	line := append(lines, frameHash...)
+	digits := len(line)
+	line = append(line, noHash...)
 	line = append(line, frameEntry...)
-	line = append(line, raw...)
+	raw := len(line)
+	line = append(envelope(line, e), b.data...)
+	line = append(line, '}')
+	if n := len(line) - raw; n > MaxEntry {
+		return lines[:begin], Hash{}, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, n, MaxEntry)
+	}
+	h := next(prev.Hash, line[raw:])
+	hex.Encode(line[digits:], h[:])
 	return append(line, frameEnd...), h, nil
 }
 
-func encode(e Entry) ([]byte, error) {
-	if e.Seq == 0 {
-		return nil, fmt.Errorf("entry without a number")
-	}
-	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
-		return nil, fmt.Errorf("entry %d: the year %d has no RFC 3339 form", e.Seq, y)
-	}
-	if !validKind(e.Kind) {
-		return nil, fmt.Errorf("entry %d: kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", e.Seq, e.Kind)
-	}
-	if _, _, err := checkData(e.Kind, e.Data); err != nil {
-		return nil, fmt.Errorf("entry %d: %w", e.Seq, err)
-	}
-	raw := append(envelope(nil, e), e.Data...)
-	raw = append(raw, '}')
-	if len(raw) > MaxEntry {
-		return nil, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, len(raw), MaxEntry)
-	}
-	return raw, nil
-}
+// noHash holds a hash's place in a line.
+const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // envelope appends the one encoding of an entry's members up to its data.
 func envelope(b []byte, e Entry) []byte {

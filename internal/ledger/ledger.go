@@ -1,7 +1,8 @@
 // Package ledger is the durable log on disk: the one writer of the format that package audit defines.
 //
 // What returns without error is on the disk (pwrite(2), fdatasync(2)) and, for a new file, so is its
-// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). One goroutine writes. It takes all that wait, writes them at once, syncs once
+// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). Each caller chains its own
+// entry while the disk is busy with those before; one goroutine takes all that wait, writes them at once, syncs once
 // and answers them: a group.
 //
 // # Space
@@ -13,7 +14,8 @@
 //
 // # Failure
 //
-// A write that fails is cut off again and refused, its whole group with it; nothing half written stays.
+// A write that fails is cut off again and refused, its whole group with it; nothing half written stays, and what waits
+// behind it is chained anew.
 // After a sync that failed nobody knows what the disk holds (Linux marks the pages clean; fsync(2), NOTES):
 // the log then refuses everything until it is opened anew.
 //
@@ -62,10 +64,16 @@ type Log struct {
 	host string
 	dir  *directory
 
-	queue chan *request // without buffer: who was heard is answered
+	wake  chan struct{} // holds one: something waits
 	stop  chan struct{} // closed by Close
 	gone  chan struct{} // closed by the writer when it has ended
 	close sync.Once
+
+	mu      sync.Mutex
+	chain   chain  // guarded by mu
+	pending *group // that is being filled, behind what the disk has; guarded by mu
+	closed  bool   // guarded by mu
+	spare   *group // owned by the writer's goroutine
 
 	durable atomic.Pointer[position] // what is on the disk; set by the writer alone
 	writer  writer                   // owned by the writer's goroutine once New has returned
@@ -82,7 +90,7 @@ type position struct {
 func New(c Config) (*Log, error) {
 	l := &Log{
 		log: c.Log, now: c.Now, host: c.Host,
-		queue: make(chan *request), stop: make(chan struct{}), gone: make(chan struct{}),
+		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{}, stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -128,6 +136,9 @@ func (l *Log) start(c Config) error {
 func (l *Log) Close() error {
 	var err error
 	l.close.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
 		close(l.stop)
 		<-l.gone
 		err = l.writer.release()

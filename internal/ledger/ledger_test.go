@@ -469,13 +469,13 @@ func TestTreeIsCarried(t *testing.T) {
 		}
 		do(t, l.Close())
 		r := verified(t, dir)
-		if l.writer.tree.Root() != r.Root || l.writer.tree.Size() != r.Entries {
-			t.Errorf("it carries %d entries, %d are on the disk", l.writer.tree.Size(), r.Entries)
+		if l.chain.tree.Root() != r.Root || l.chain.tree.Size() != r.Entries {
+			t.Errorf("it carries %d entries, %d are on the disk", l.chain.tree.Size(), r.Entries)
 		}
 	}
 	l := open(t, Config{Dir: dir})
 	defer l.Close()
-	if r := verified(t, dir); l.writer.tree.Root() != r.Root {
+	if r := verified(t, dir); l.chain.tree.Root() != r.Root {
 		t.Error("another tree after a start")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 
 	"bailey"
 	"bailey/audit"
@@ -59,7 +60,8 @@ func (l *Log) recover(names []string, c Config) error {
 		return err
 	}
 	w := &l.writer
-	*w = writer{dir: l.dir, number: len(names), name: name, file: file, log: l.log, now: l.now, bound: c.Segment, wrap: c.Wrap, full: math.MaxInt64}
+	*w = writer{dir: l.dir, number: len(names), name: name, file: file, log: l.log, bound: c.Segment, wrap: c.Wrap, full: math.MaxInt64}
+	l.chain = chain{log: l.log, now: l.now}
 	if w.wrap == nil {
 		w.wrap = func(d Disk) Disk { return d }
 	}
@@ -99,14 +101,14 @@ func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
 		return nil, damaged(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
-		w.account.intent(id, uint64(i)+1) // each is open once: the line was checked
+		l.chain.account.intent(id, uint64(i)+1) // each is open once: the line was checked
 	}
 	size, err := w.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", w.file.Name(), err)
 	}
 	recorded, err = l.scan(io.NewSectionReader(w.file, 0, size), &state)
-	w.head, w.tree = state.Head, state.Tree
+	l.chain.head, l.chain.tree = state.Head, state.Tree
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
 		bad.Segment = w.number
@@ -116,7 +118,7 @@ func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
 		err = l.cut(bad.Offset, size)
 		size = bad.Offset
 	}
-	w.size, w.reserved = size, size
+	w.size, w.reserved, w.end, w.open = size, size, l.chain.end, len(l.chain.account.open)
 	return recorded, err
 }
 
@@ -137,24 +139,24 @@ func (l *Log) scan(r io.Reader, state *audit.State) (recorded map[string]bool, e
 			return nil, bad
 		}
 		begins = false
-		if err := l.take(e, recorded); err != nil {
+		if err := l.learn(e, recorded); err != nil {
 			return nil, err
 		}
 	}
-	if l.writer.last.IsZero() {
+	if l.chain.last.IsZero() {
 		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty, Detail: "the segment holds no entry: somebody emptied it"}
 	}
 	return recorded, nil
 }
 
-// take notes what the writer has to know of an entry.
-func (l *Log) take(e audit.Entry, recorded map[string]bool) (err error) {
-	w := &l.writer
+// learn notes what the writer has to know of an entry.
+func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
+	c := &l.chain
 	switch e.Kind {
 	case audit.KindIntent:
-		_, err = w.account.intent(e.Receipt, e.Seq)
+		_, err = c.account.intent(e.Receipt, e.Seq)
 	case audit.KindOutcome:
-		_, err = w.account.outcome(e.Receipt)
+		_, err = c.account.outcome(e.Receipt)
 	case audit.KindRepair:
 		var r Repair
 		if json.Unmarshal(e.Data, &r) == nil {
@@ -162,16 +164,16 @@ func (l *Log) take(e audit.Entry, recorded map[string]bool) (err error) {
 		}
 	case audit.KindPlan:
 		if p, err := audit.ParsePlan(e.Data); err == nil {
-			w.plans.add(p.Digest)
+			c.plans.add(p.Digest)
 		}
 	}
-	w.last = e.Time
+	c.last = e.Time
 	return err
 }
 
 // cut keeps the bytes from offset to size aside and takes them off the segment.
 func (l *Log) cut(offset, size int64) error {
-	name := fmt.Sprintf("torn-%d-%d", l.writer.head.Seq+1, offset)
+	name := fmt.Sprintf("torn-%d-%d", l.chain.head.Seq+1, offset)
 	for n := 1; ; n++ {
 		err := l.dir.create(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
 		if err == nil {
@@ -180,7 +182,7 @@ func (l *Log) cut(offset, size int64) error {
 		if !errors.Is(err, fs.ErrExist) || n > 1000 {
 			return err
 		}
-		name = fmt.Sprintf("torn-%d-%d.%d", l.writer.head.Seq+1, offset, n) // a crash came before the cut
+		name = fmt.Sprintf("torn-%d-%d.%d", l.chain.head.Seq+1, offset, n) // a crash came before the cut
 	}
 	if err := l.writer.disk.Truncate(offset); err != nil {
 		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
@@ -188,7 +190,7 @@ func (l *Log) cut(offset, size int64) error {
 	if err := l.writer.disk.Sync(); err != nil {
 		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
 	}
-	l.log.Warn("the ledger had a torn tail", "entry", l.writer.head.Seq+1, "bytes", size-offset, "kept", name)
+	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
 }
 
@@ -209,7 +211,11 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 		if err != nil {
 			return err
 		}
-		group = append(group, &request{kind: audit.KindRepair, data: data})
+		r, err := newRequest(audit.KindRepair, data)
+		if err != nil {
+			return err
+		}
+		group = append(group, r)
 	}
 	return l.write(group)
 }
@@ -231,30 +237,38 @@ func (l *Log) describe(name string) ([]byte, error) {
 // closeOpen writes an outcome for each receipt that has none.
 func (l *Log) closeOpen() error {
 	var group []*request
-	for _, id := range l.writer.account.list() {
+	for _, id := range l.chain.account.list() {
 		data, err := fit(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})
 		if err != nil {
 			return err
 		}
-		group = append(group, &request{kind: audit.KindOutcome, data: data, receipt: id})
+		r, err := newRequest(audit.KindOutcome, data)
+		if err != nil {
+			return err
+		}
+		r.receipt = id
+		group = append(group, r)
 	}
 	return l.write(group)
 }
 
-// write makes a group of recovery's own entries durable, in parts of bounded size.
+// groupEntries bounds what recovery writes at once.
+const groupEntries = 1024
+
+// write makes recovery's own entries durable, in parts.
 func (l *Log) write(group []*request) error {
-	for len(group) > 0 {
-		part := group[:min(len(group), groupEntries)]
+	for part := range slices.Chunk(group, groupEntries) {
 		for _, r := range part {
-			r.done = make(chan struct{})
+			if _, err := l.enter(r); err != nil {
+				return err
+			}
 		}
-		l.commit(part)
+		l.flush()
 		for _, r := range part {
 			if r.err != nil {
 				return r.err
 			}
 		}
-		group = group[len(part):]
 	}
 	return nil
 }

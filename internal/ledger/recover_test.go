@@ -148,7 +148,7 @@ func TestSecondSegment(t *testing.T) {
 	call(t, l)
 	do(t, l.Close())
 	r := verified(t, dir)
-	if r.Segments != 2 || r.Open != 0 || r.Intents != 3 || l.writer.tree.Root() != r.Root || content(first(dir)) != before {
+	if r.Segments != 2 || r.Open != 0 || r.Intents != 3 || l.chain.tree.Root() != r.Root || content(first(dir)) != before {
 		t.Errorf("%+v", r)
 	}
 	do(t, os.WriteFile(name, nil, 0o600))

@@ -19,62 +19,69 @@ func segmentFile(number int) string { return fmt.Sprintf("%08d.jsonl", number) }
 
 // rotate begins a new segment when the current one is full. Whatever keeps it from that leaves the ledger as
 // it was: the segment grows on, and the next try comes when it has grown by some more. So no call is refused
-// for the sake of a rotation.
-func (w *writer) rotate() {
+// for the sake of a rotation. What waits is chained anew behind the new segment's first line.
+func (l *Log) rotate() {
+	w := &l.writer
 	if w.dead != nil || w.size < w.full {
 		return
 	}
 	w.full = w.size + min(w.bound, ahead)
-	next, err := w.next()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chain.rewind(w.end, l.pending)
+	defer l.chain.again(l.pending)
+	chain, next, err := w.next(l.chain)
 	if err != nil {
 		w.log.Warn("the ledger begins no new segment yet", "segment", w.name, "bytes", w.size, "err", err)
 		return
 	}
-	if next == nil {
-		return
-	}
-	w.account = account{} // it moved, and so did the space of what is open
+	w.open = 0 // they moved, and so did their space
 	if err := w.release(); err != nil {
 		w.log.Warn("closing a segment that is full", "segment", w.name, "err", err)
 	}
-	*w = *next
+	l.chain, *w = chain, next
 }
 
 // next makes a segment that begins with what stands before it and holds the space of all that is open, and
-// gives it its name when all that is on the disk. It returns nothing when w is dead.
-func (w *writer) next() (*writer, error) {
-	start, err := audit.NewStart(w.head, w.tree, w.account.list())
+// gives it its name when all that is on the disk.
+func (w *writer) next(c chain) (chain, writer, error) {
+	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
+	start, err := audit.NewStart(c.head, c.tree, c.account.list())
 	if err != nil {
-		return nil, err
+		return none(err)
 	}
 	data, err := json.Marshal(start)
 	if err != nil {
-		return nil, err
+		return none(err)
 	}
+	r, err := newRequest(audit.KindSegment, data)
+	if err != nil {
+		return none(err)
+	}
+	c.account, c.plans = c.account.carry(), nil
+	g := &group{open: w.open}
+	if err := c.add(g, r); err != nil {
+		return none(err)
+	}
+	g.end = c.end
 	next := *w
 	next.number, next.name = w.number+1, segmentFile(w.number+1)
 	next.size, next.reserved, next.full = 0, 0, w.bound
-	next.plans, next.account = nil, w.account.carry()
-	g := group{head: w.head, tree: w.tree, last: w.last}
-	if err := next.entry(&g, audit.KindSegment, data); err != nil {
-		return nil, err
-	}
 	if err := next.lay(g); err != nil {
-		return nil, err
+		return none(err)
 	}
 	if err := w.dir.give(segmentTemp, next.name); err != nil {
 		next.file.Close()
 		if gone := w.dir.remove(segmentTemp); gone != nil { // it may have its name by now
 			w.die(errors.Join(err, gone))
-			return nil, nil
 		}
-		return nil, err
+		return none(err)
 	}
-	return &next, nil
+	return c, next, nil
 }
 
 // lay writes a segment's first line into a file that has no name in the ledger yet.
-func (w *writer) lay(g group) (err error) {
+func (w *writer) lay(g *group) (err error) {
 	if err := w.dir.remove(segmentTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -93,6 +100,5 @@ func (w *writer) lay(g group) (err error) {
 		w.file.Close()
 		return errors.Join(err, w.dir.remove(segmentTemp))
 	}
-	w.done(g)
 	return nil
 }

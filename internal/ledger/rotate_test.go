@@ -70,7 +70,7 @@ func TestRotation(t *testing.T) {
 		call(t, l)
 	}
 	r := verified(t, dir)
-	if r.Open != 0 || r.Intents != 23 || l.writer.tree.Root() != r.Root {
+	if r.Open != 0 || r.Intents != 23 || l.chain.tree.Root() != r.Root {
 		t.Errorf("%+v", r)
 	}
 	for _, name := range segmentsOf(t, dir) {
@@ -191,7 +191,10 @@ func TestSegmentsWait(t *testing.T) {
 	var group []*request
 	for range audit.MaxCarried + 1 {
 		in := intent()
-		group = append(group, &request{kind: audit.KindIntent, receipt: in.Receipt, data: []byte(`{"receipt":"` + string(in.Receipt) + `"}`)})
+		r, err := newRequest(audit.KindIntent, []byte(`{"receipt":"`+string(in.Receipt)+`"}`))
+		do(t, err)
+		r.receipt = in.Receipt
+		group = append(group, r)
 	}
 	do(t, l.write(group)) // the writer is idle
 	call(t, l)
