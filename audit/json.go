@@ -177,22 +177,22 @@ func (w *walker) str() ([]byte, error) {
 	if !w.take('"') {
 		return nil, errSyntax
 	}
-	for w.i < len(w.b) {
-		switch c := w.b[w.i]; {
-		case c == '"':
+	for {
+		for w.i < len(w.b) && w.b[w.i] >= 0x20 && w.b[w.i] != '"' && w.b[w.i] != '\\' {
+			w.i++
+		}
+		switch w.peek() {
+		case '"':
 			w.i++
 			return w.b[start:w.i], nil
-		case c < 0x20:
-			return nil, errSyntax
-		case c == '\\':
+		case '\\':
 			if err := w.escape(); err != nil {
 				return nil, err
 			}
 		default:
-			w.i++
+			return nil, errSyntax
 		}
 	}
-	return nil, errSyntax
 }
 
 func (w *walker) escape() error {

@@ -4,12 +4,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/bits"
-
-	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Leaf returns the leaf hash (RFC 6962, section 2.1) of a line, its newline included.
-func Leaf(line []byte) Hash { return Hash(tlog.RecordHash(line)) }
+func Leaf(line []byte) (h Hash) {
+	d := sha256.New()
+	d.Write([]byte{0})
+	d.Write(line)
+	d.Sum(h[:0])
+	return h
+}
 
 // Tree is the Merkle tree of RFC 6962, section 2.1, over a ledger's lines, of which only the right edge is
 // held: all that growing and hashing need. The zero value is the empty tree. A copy is a tree of its own.
@@ -78,5 +82,9 @@ func NewTree(size uint64, edge []Hash) (Tree, error) {
 
 // node returns the hash over two nodes.
 func node(left, right Hash) Hash {
-	return Hash(tlog.NodeHash(tlog.Hash(left), tlog.Hash(right)))
+	var b [1 + 2*sha256.Size]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[1+sha256.Size:], right[:])
+	return sha256.Sum256(b[:])
 }

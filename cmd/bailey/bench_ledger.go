@@ -52,7 +52,7 @@ their callers alike, and take turns on the same disk in one run: the one of TMPD
 		},
 	}
 	cmd.Flags().IntSliceVar(&callers, "callers", []int{1, 8, 64, 256}, "how many call at once")
-	cmd.Flags().DurationVar(&window, "window", 400*time.Millisecond, "how long each turn of a row takes; there are five")
+	cmd.Flags().DurationVar(&window, "window", 100*time.Millisecond, "how long each turn of a row takes; there are 20")
 	return cmd
 }
 
