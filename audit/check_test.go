@@ -213,6 +213,7 @@ func (b *book) leaves() (leaves []Hash) {
 	return leaves
 }
 
+// Case 28: the key changes mid-log; each key signs what falls in its time, and who trusts the first trusts the next.
 func TestKeyRotation(t *testing.T) {
 	b := newBook(t, 1)
 	before := b.sign(1, 1) // before any key was announced

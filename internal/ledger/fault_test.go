@@ -93,6 +93,7 @@ func unavailableWith(t *testing.T, err, cause error) {
 	}
 }
 
+// Case 5: the disk is full (ENOSPC); new calls are refused, and what became of open ones is written all the same.
 func TestNoSpaceRefusesIntents(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	var seals []func(bailey.Outcome) error
@@ -173,6 +174,7 @@ func onDisk(t *testing.T, dir string) int64 {
 	return st.Blocks * 512
 }
 
+// Case 7: a write is short, with an error or silently; it is refused and nothing half written stays.
 func TestWriteFails(t *testing.T) {
 	for name, short := range map[string]int{"nothing": 0, "one byte": 1, "half": 120, "all but one": 1 << 20} {
 		for _, cause := range []error{unix.EIO, unix.ENOSPC, errSilent} {
@@ -212,6 +214,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// Case 6: fsync says EIO; its group is refused and so is everything after, until the ledger is opened anew.
 func TestSyncFails(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	seal, err := l.Open(context.Background(), intent())

@@ -213,7 +213,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Two hundred and fifty-six callers, some of whom leave while others come, and readers at the same time.
+// Case 9: 256 callers append at once, some leaving while others come, with readers; each finds its entries, once, in order.
 func TestConcurrent(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -329,6 +329,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// Case 10: the clock is set back; entries keep their order, and the step is counted and said.
 func TestClockBack(t *testing.T) {
 	dir := place(t)
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
@@ -489,4 +490,8 @@ func TestKindsOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+}
+
+func outcomeOK() bailey.Outcome {
+	return bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}
 }

@@ -208,7 +208,7 @@ func TestSegmentsWait(t *testing.T) {
 	}
 }
 
-// Callers, readers and rotations at once: everything durable is found, and nothing that is not.
+// Case 25: verification reads while callers append and segments begin; it finds what is durable in order, and nothing torn.
 func TestRotationUnderLoad(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: 8000})
@@ -235,7 +235,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
-// A segment that is missing, comes twice, stands in another's place or is another ledger's is refused by name.
+// Case 23: a segment is missing, comes twice, stands in another's place or is another ledger's; opening refuses it by name.
 func TestForeignSegments(t *testing.T) {
 	foreign := place(t)
 	other := rotated(t, foreign, 20)
