@@ -35,6 +35,7 @@ type stack struct {
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
+	limit   *gateway.Limit // before the gate, for every door
 	gateway *gateway.Gateway
 	unlock  func()
 	log     *slog.Logger
@@ -68,8 +69,9 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, s.pins.Learn, log); err != nil {
 		return s, err
 	}
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.gate, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live,
 	})
 	if err != nil {
@@ -159,6 +161,9 @@ func (s *stack) close() {
 			s.log.Error("closing the jail", "err", err)
 		}
 	}
+	if s.limit != nil {
+		s.limit.Close()
+	}
 	if s.ledger != nil {
 		if err := s.ledger.Close(); err != nil {
 			s.log.Error("closing the ledger", "err", err)
@@ -180,7 +185,7 @@ func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteClos
 type doorOfMCP struct{ s *stack }
 
 func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
-	return d.s.gate.Do(ctx, call)
+	return d.s.limit.Do(ctx, call)
 }
 
 func (d doorOfMCP) Tools(context.Context, bailey.Principal) []mcp.Tool {

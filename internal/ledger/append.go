@@ -186,6 +186,11 @@ func (l *Log) commit(g *group) {
 		l.remake(g, nobody, w.dead)
 		return
 	}
+	if g.opens() {
+		if err := w.spare(); err != nil {
+			l.remake(g, notIntents, err)
+		}
+	}
 	if err := w.reserve(g); err != nil {
 		l.remake(g, outcomes, err) // their space was reserved with their intents
 	}
@@ -199,6 +204,8 @@ func (l *Log) commit(g *group) {
 
 func nobody(*request) bool     { return false }
 func outcomes(r *request) bool { return r.kind == audit.KindOutcome }
+
+func notIntents(r *request) bool { return r.kind != audit.KindIntent }
 
 // remake refuses those of a group that are not kept, and chains the others anew, and what came behind them.
 func (l *Log) remake(g *group, keep func(*request) bool, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	"bailey"
@@ -42,6 +43,11 @@ type group struct {
 func (g *group) clear() {
 	clear(g.requests)
 	g.requests, g.lines, g.moves, g.plans = g.requests[:0], g.lines[:0], g.moves[:0], nil
+}
+
+// opens tells whether there is an intent in the group.
+func (g *group) opens() bool {
+	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.kind == audit.KindIntent })
 }
 
 // add puts a request into the group, behind its plan. One that no ledger can hold is refused alone.

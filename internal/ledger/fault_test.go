@@ -27,6 +27,7 @@ type faulty struct {
 	short    int // bytes that a failing write leaves; -1 hides the error of the short write
 	sync     error
 	truncate error
+	free     func() (uint64, error)
 	reserved int64 // the furthest byte that was ever reserved
 	syncs    int
 }
@@ -41,6 +42,15 @@ func (f *faulty) Reserve(off, n int64) error {
 	}
 	f.reserved = max(f.reserved, off+n)
 	return f.Disk.Reserve(off, n)
+}
+
+func (f *faulty) Free() (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.free != nil {
+		return f.free()
+	}
+	return f.Disk.Free()
 }
 
 func (f *faulty) WriteAt(p []byte, off int64) (int, error) {

@@ -10,7 +10,8 @@
 // For every open intent two times [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2)
 // with FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is: for that, and for the plan
 // of its cage, which stands before it unless an earlier entry holds it. So a full disk refuses new
-// calls and never loses what became of one that ran. File systems without fallocate are refused.
+// calls and never loses what became of one that ran. File systems without fallocate are refused. Before the disk is
+// full calls are refused already: when less is free than [Config] keeps in reserve, for what else the machine has to write.
 //
 // # Failure
 //
@@ -55,6 +56,9 @@ type Config struct {
 	// Segment is the size in bytes at which a segment is full and the next one begins; 0 is 64 MiB. A segment is
 	// longer by what its last group takes, at most 4 MiB and an entry.
 	Segment int64
+	// Reserve is how many bytes stay free on the disk: with less, no call is taken, and outcomes and notes are. 0 is
+	// 64 MiB. What open calls need is not among them: it is allocated.
+	Reserve int64
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.

@@ -68,6 +68,9 @@ func (l *Log) recover(names []string, c Config) error {
 	if w.bound <= 0 {
 		w.bound = segmentBytes
 	}
+	if w.keep = c.Reserve; w.keep <= 0 {
+		w.keep = reserveBytes
+	}
 	w.disk = w.wrap(segment{file})
 	// A lock file can be deleted and made anew; the segment is held as well.
 	if err := lockWhole(file); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"bailey/audit"
 )
@@ -12,6 +13,9 @@ import (
 // ahead is how much more than needed is reserved at once, in bytes, while the disk has it: a call then
 // seldom waits for fallocate.
 const ahead = 1 << 20
+
+// reserveBytes stay free on the disk, unless the configuration says otherwise.
+const reserveBytes = 64 << 20
 
 // slot is what an open intent keeps reserved: its outcome, and the plan that may have to stand before it.
 const slot = 2 * audit.MaxLine
@@ -26,6 +30,7 @@ type writer struct {
 	wrap     func(Disk) Disk
 	log      *slog.Logger
 	bound    int64 // the size at which a segment is full
+	keep     int64 // bytes that stay free on the disk
 	number   int   // of the segment
 	name     string
 	file     *os.File
@@ -64,6 +69,18 @@ func (w *writer) reserve(g *group) error {
 		return nil
 	}
 	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
+}
+
+// spare says why the disk has no room for another call.
+func (w *writer) spare() error {
+	free, err := w.disk.Free()
+	if err != nil {
+		return unavailable(cure(err), err, "how much space the ledger's disk has is not known")
+	}
+	if free < uint64(w.keep) {
+		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d KiB left, and %d are kept in reserve", free>>10, w.keep>>10)
+	}
+	return nil
 }
 
 // put puts a group behind what is durable and syncs. After an error nothing of it is left, or w is dead.
