@@ -246,7 +246,7 @@ func (s *stack) receipt(_ context.Context, q gateway.Query, _ bailey.Call) (any,
 	if err != nil {
 		return nil, err
 	}
-	return list[0], nil
+	return s.show(list[0]), nil
 }
 
 func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {

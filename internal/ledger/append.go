@@ -35,6 +35,12 @@ func newRequest(kind string, data []byte) (*request, error) {
 //
 // ctx counts until the intent has its place in the ledger; then the disk alone decides.
 func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outcome) error, err error) {
+	kept := l.keepInput(&in)
+	defer func() {
+		if err != nil && kept() == nil { // nobody will ask for it
+			l.bodies.remove(in.Receipt, InputPart)
+		}
+	}()
 	data, err := json.Marshal(in)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the intent has no JSON form", Err: err}
@@ -52,12 +58,13 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 		if sealed.Swap(true) {
 			return &bailey.Error{Kind: bailey.Conflict, Message: "receipt " + string(in.Receipt) + " is sealed already"}
 		}
-		o.Receipt = in.Receipt
+		o.Receipt, o.InputBody = in.Receipt, kept()
 		return l.seal(o)
 	}, nil
 }
 
 func (l *Log) seal(o bailey.Outcome) error {
+	l.keepOutput(&o)
 	if o.EndedAt.IsZero() {
 		o.EndedAt = l.now().UTC()
 	}
@@ -173,7 +180,7 @@ func (l *Log) take() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.pending
-	g.end, g.open = l.chain.end, len(l.chain.account.open)
+	g.end, g.open = l.chain.tip, len(l.chain.account.open)
 	l.pending, l.spare = l.spare, nil
 	l.pending.done = make(chan struct{})
 	return g
@@ -218,6 +225,6 @@ func (l *Log) remake(g *group, keep func(*request) bool, err error) {
 		}
 	}
 	l.chain.again(g)
-	g.end, g.open = l.chain.end, len(l.chain.account.open)
+	g.end, g.open = l.chain.tip, len(l.chain.account.open)
 	l.chain.again(l.pending)
 }

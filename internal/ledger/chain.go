@@ -14,15 +14,15 @@ import (
 // chain is where the next entry goes: behind what is durable and the groups that are on their way. The callers
 // grow it, each with its own entry, while the disk has the group before. [Log.mu] guards it.
 type chain struct {
-	end
+	tip
 	account account
 	plans   known // in this segment
 	log     *slog.Logger
 	now     func() time.Time
 }
 
-// end is a place behind an entry.
-type end struct {
+// tip is a place behind an entry.
+type tip struct {
 	head audit.Head
 	tree audit.Tree // over the entries up to head
 	last time.Time  // of the last of them
@@ -34,7 +34,7 @@ type group struct {
 	lines    []byte
 	moves    []move   // of the account
 	plans    []string // digests of those in it
-	end      end      // behind it
+	end      tip      // behind it
 	open     int      // receipts, behind it
 	done     chan struct{}
 }
@@ -129,14 +129,14 @@ func (c *chain) plan(g *group, p *audit.Plan) error {
 }
 
 // rewind takes groups back, given last first, so that the chain ends at to again.
-func (c *chain) rewind(to end, groups ...*group) {
+func (c *chain) rewind(to tip, groups ...*group) {
 	for _, g := range groups {
 		c.account.undo(g.moves)
 		for _, digest := range g.plans {
 			delete(c.plans, digest)
 		}
 	}
-	c.end = to
+	c.tip = to
 }
 
 // again fills a group that was taken back anew. What cannot go in any more is refused.

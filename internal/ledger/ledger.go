@@ -27,6 +27,12 @@
 // it follows is durable by then; so a crash leaves the old segment as the last one, or both complete. A plan is
 // noted once in each segment that names it.
 //
+// # Bodies
+//
+// Arguments that are too long for an entry and what tools write stand in blobs/, redacted, each in a file of its own
+// with the salt of its commitment. They are written before the outcome that names them and synced behind it; one that
+// could not be written makes the outcome say so. After 30 days they are removed, or when [Log.Forget] says so.
+//
 // # Recovery
 //
 // Opening verifies the last segment from its first line on, and of each segment before it that it ends where the
@@ -36,6 +42,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -59,6 +66,9 @@ type Config struct {
 	// Reserve is how many bytes stay free on the disk: with less, no call is taken, and outcomes and notes are. 0 is
 	// 64 MiB. What open calls need is not among them: it is allocated.
 	Reserve int64
+	// Retention is how long bodies are kept in blobs/; 0 is 30 days. NoOutput keeps none of what tools write.
+	Retention time.Duration
+	NoOutput  bool
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.
@@ -67,6 +77,9 @@ type Log struct {
 	now  func() time.Time
 	host string
 	dir  *directory
+
+	bodies   *bodies
+	noOutput bool
 
 	wake  chan struct{} // holds one: something waits
 	stop  chan struct{} // closed by Close
@@ -93,7 +106,7 @@ type position struct {
 // Its errors name cause and cure.
 func New(c Config) (*Log, error) {
 	l := &Log{
-		log: c.Log, now: c.Now, host: c.Host,
+		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host,
 		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{}, stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if l.log == nil {
@@ -111,6 +124,11 @@ func New(c Config) (*Log, error) {
 	}
 	l.dir = dir
 	if err := l.start(c); err != nil {
+		l.writer.release()
+		dir.Close()
+		return nil, err
+	}
+	if l.bodies, err = openBodies(c, l.log, l.now); err != nil {
 		l.writer.release()
 		dir.Close()
 		return nil, err
@@ -145,7 +163,7 @@ func (l *Log) Close() error {
 		l.mu.Unlock()
 		close(l.stop)
 		<-l.gone
-		err = l.writer.release()
+		err = errors.Join(l.writer.release(), l.bodies.close())
 		if cerr := l.dir.Close(); err == nil {
 			err = cerr
 		}

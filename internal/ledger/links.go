@@ -26,7 +26,7 @@ func (d *directory) links(names []string) (start audit.Start, err error) {
 			start, err = begins(f, end)
 		}
 		if err == nil && i+1 < len(names) {
-			end, err = ends(f)
+			end, err = lastOf(f)
 		}
 		f.Close()
 		if err != nil {
@@ -52,8 +52,8 @@ func begins(f *os.File, end audit.Head) (audit.Start, error) {
 	return start, err
 }
 
-// ends returns what a segment's last line says of itself.
-func ends(f *os.File) (audit.Head, error) {
+// lastOf returns what a segment's last line says of itself.
+func lastOf(f *os.File) (audit.Head, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return audit.Head{}, err

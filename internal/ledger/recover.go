@@ -121,7 +121,7 @@ func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
 		err = l.cut(bad.Offset, size)
 		size = bad.Offset
 	}
-	w.size, w.reserved, w.end, w.open = size, size, l.chain.end, len(l.chain.account.open)
+	w.size, w.reserved, w.end, w.open = size, size, l.chain.tip, len(l.chain.account.open)
 	return recorded, err
 }
 

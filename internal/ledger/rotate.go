@@ -63,7 +63,7 @@ func (w *writer) next(c chain) (chain, writer, error) {
 	if err := c.add(g, r); err != nil {
 		return none(err)
 	}
-	g.end = c.end
+	g.end = c.tip
 	next := *w
 	next.number, next.name = w.number+1, segmentFile(w.number+1)
 	next.size, next.reserved, next.full = 0, 0, w.bound

@@ -38,7 +38,7 @@ type writer struct {
 	full     int64 // the size at which the next segment is to begin
 	size     int64
 	reserved int64
-	end      end   // of what is durable
+	end      tip   // of what is durable
 	open     int   // durable intents without durable outcome
 	dead     error // why nothing can be written any more
 }
