@@ -22,7 +22,7 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	if len(data) == 0 || data[0] != '{' {
 		return "", "", errors.New("the data is not an object")
 	}
-	var stack [2 * fewKeys][]byte
+	var stack [fewKeys][]byte
 	w := walker{b: data, keys: stack[:0], paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.value(1); err != nil {
 		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)

@@ -73,7 +73,7 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 	}
 	defer raw.Close()
 	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
-	note := map[string]string{"text": strings.Repeat("x", benchLine-benchFrame)}
+	note := benchNote{strings.Repeat("x", benchLine-benchFrame)}
 	ways := []struct {
 		name string
 		do   func() error
@@ -104,6 +104,11 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 		}
 	}
 	return rows, nil
+}
+
+// benchNote makes an entry of benchLine bytes.
+type benchNote struct {
+	Text string `json:"text"`
 }
 
 // during lets n callers do something again and again for a while, and returns how often and for how long.
