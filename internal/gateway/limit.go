@@ -42,6 +42,7 @@ type Limit struct {
 	mu      sync.Mutex
 	buckets map[principal]*bucket // guarded by mu
 	closed  bool                  // guarded by mu
+	writing sync.WaitGroup        // writes that are due or under way
 }
 
 type principal struct{ agent, person string }
@@ -105,9 +106,7 @@ func (l *Limit) take(p principal) bool {
 	}
 	b.refused.Calls++
 	b.refused.To = now.UTC()
-	if b.due == nil && !l.closed {
-		b.due = time.AfterFunc(l.c.Every, func() { l.write(b) })
-	}
+	l.schedule(b)
 	return false
 }
 
@@ -139,6 +138,18 @@ func (l *Limit) forget(now time.Time) {
 	}
 }
 
+// schedule lets write come in a while, unless it will come already. The caller holds mu.
+func (l *Limit) schedule(b *bucket) {
+	if b.due != nil || l.closed {
+		return
+	}
+	l.writing.Add(1)
+	b.due = time.AfterFunc(l.c.Every, func() {
+		defer l.writing.Done()
+		l.write(b)
+	})
+}
+
 // write leaves the entry that stands for what was refused. What cannot be written now counts among the next.
 func (l *Limit) write(b *bucket) {
 	l.mu.Lock()
@@ -160,9 +171,7 @@ func (l *Limit) write(b *bucket) {
 	if b.refused.Calls += later.Calls; later.Calls > 0 {
 		b.refused.To = later.To
 	}
-	if b.due == nil && !l.closed {
-		b.due = time.AfterFunc(l.c.Every, func() { l.write(b) })
-	}
+	l.schedule(b)
 }
 
 // Close writes what is still to be said of refused calls.
@@ -171,12 +180,13 @@ func (l *Limit) Close() {
 	l.closed = true
 	var open []*bucket
 	for _, b := range l.buckets {
-		if b.due != nil {
-			b.due.Stop()
+		if b.due != nil && b.due.Stop() {
+			l.writing.Done()
 		}
 		open = append(open, b)
 	}
 	l.mu.Unlock()
+	l.writing.Wait()
 	for _, b := range open {
 		l.write(b)
 	}
