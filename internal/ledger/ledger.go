@@ -36,7 +36,7 @@
 // # Recovery
 //
 // Opening verifies the last segment from its first line on, and of each segment before it that it ends where the
-// next one begins: two reads, some 20 µs. The rest is for [Verify]. A torn tail is kept aside in torn-ENTRY-OFFSET, cut,
+// next one begins: two reads, some 50 µs. The rest is for [Verify]. A torn tail is kept aside in torn-ENTRY-OFFSET, cut,
 // and recorded in a "repair" entry; other damage is a refusal that names segment and entry. Receipts still open get
 // an outcome [bailey.Interrupted]. Each step can be cut off by a crash and is then done again.
 package ledger
