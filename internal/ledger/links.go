@@ -78,6 +78,9 @@ func lastOf(f *os.File) (audit.Head, error) {
 		if err := json.Unmarshal(body[begin:], &line); err != nil {
 			break
 		}
+		if !bytes.HasPrefix(body[begin:], fmt.Appendf(nil, `{"hash":"%s","entry":{"seq":%d,`, line.Hash, line.Entry.Seq)) {
+			break
+		}
 		return audit.Head{Seq: line.Entry.Seq, Hash: line.Hash}, nil
 	}
 	return audit.Head{}, errors.New("it does not end in an entry, and another segment follows")
