@@ -113,6 +113,7 @@ func TestUnsignedCheckpoints(t *testing.T) {
 		"a wrong cosignature":   {Trust: Trust{Keys: b.trust(1).Keys, Witnesses: []Key{b.witness(1)}}, Seen: bytes.Replace(b.cosign(kept, 1, 1), []byte("AAAAAA"), []byte("AAAAAB"), 1)},
 		"the same key twice":    {Trust: b.trust(1, 1), Seen: append(kept, kept[bytes.LastIndex(kept, []byte("\n—"))+1:]...)},
 		"a witness in its name": {Trust: b.trust(1), Seen: signAs(t, b, 6)},
+		"another trusted log":   {Trust: Trust{Keys: []Key{b.key(1), day(t, 2).key(1)}}, Seen: signFor(t, day(t, 2), b, 1)},
 	} {
 		t.Run(name, func(t *testing.T) { b.t = t; b.verify(c, Unsigned) })
 	}
@@ -131,6 +132,15 @@ func TestUnsignedCheckpoints(t *testing.T) {
 // signAs returns a checkpoint that only a witness signed, under the log's name.
 func signAs(t *testing.T, b *book, size int) []byte {
 	by, err := NewCosigner(b.name, private(1), func() time.Time { return time.Unix(5, 0) })
+	do(t, err)
+	out, err := note.Sign(&note.Note{Text: b.roots[size].Text()}, by)
+	do(t, err)
+	return out
+}
+
+// signFor returns a checkpoint of b that the log other signed, in its own name.
+func signFor(t *testing.T, other, b *book, size int) []byte {
+	by, err := NewSigner(other.name, private(1))
 	do(t, err)
 	out, err := note.Sign(&note.Note{Text: b.roots[size].Text()}, by)
 	do(t, err)
@@ -259,6 +269,14 @@ func TestKeyRotation(t *testing.T) {
 			b.verify(Check{}, Rekeyed)
 		})
 	}
+}
+
+// The log's first key bears the log's name.
+func TestFirstKey(t *testing.T) {
+	b := newBook(t, 1)
+	b.name = day(t, 2).name
+	b.change(0, 1)
+	b.verify(Check{}, Rekeyed)
 }
 
 func change2(t *testing.T, b *book) KeyChange {

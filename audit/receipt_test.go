@@ -132,6 +132,34 @@ func TestReceiptRefuses(t *testing.T) {
 	}
 }
 
+// A log that signs lines whose hashes do not follow is found out by the receipt alone.
+func TestReceiptOfABrokenChain(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		b := newBook(t, 1)
+		b.add(KindIntent, `{"receipt":"r-1"}`)
+		prev := b.head.Hash
+		if broken {
+			prev[0] ^= 1
+		}
+		line, _, err := Append(prev, Entry{Seq: 3, Kind: KindOutcome, Data: []byte(`{"receipt":"r-1"}`)})
+		do(t, err)
+		p := prover(t, 3)
+		do(t, p.WantInclusion(2))
+		do(t, p.WantInclusion(3))
+		b.tree.Add(Leaf(line))
+		feed(t, p, append(b.leaves(), Leaf(line)))
+		b.roots = append(b.roots, b.checkpoint())
+		r := Receipt{Checkpoint: b.sign(3, 1), Entries: []Proven{{Seq: 2, Line: bytes.SplitAfter(b.segments[0], []byte("\n"))[1]}, {Seq: 3, Line: line}}}
+		for i := range r.Entries {
+			r.Entries[i].Proof, err = p.Inclusion(r.Entries[i].Seq)
+			do(t, err)
+		}
+		if _, err := VerifyReceipt(r.Text(), b.trust(1)); (err != nil) != broken {
+			t.Errorf("broken %v: %v", broken, err)
+		}
+	}
+}
+
 // A body is forgotten, and its salt with it: the ledger verifies as before, and nobody can guess the body.
 func TestForget(t *testing.T) {
 	b := newBook(t, 1)
