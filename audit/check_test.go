@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -44,7 +45,11 @@ func TestSignedLedger(t *testing.T) {
 	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 1 on are held against no signature") || !strings.Contains(said, "no witness") {
 		t.Errorf("unsigned: %s", said)
 	}
-	r = b.verify(Check{Trust: b.trust(1), Seen: b.sign(4, 1)}, "")
+	r = b.verify(Check{Trust: b.trust(1), Seen: b.cosign(b.sign(4, 1), 1, 1)}, "")
+	if out, err := json.Marshal(r.Held); err != nil || !strings.HasPrefix(string(out), `[{"origin":"bailey/castle/00000000000000000000000000000001","size":4,"root":"`) ||
+		!strings.Contains(string(out), `"keys":["bailey/castle/00000000000000000000000000000001+b6945d8f+A`) {
+		t.Errorf("%s, %v", out, err)
+	}
 	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 5 on are held") || len(r.Proves()) != 2 {
 		t.Errorf("signed to 4: %s %q", said, r.Proves())
 	}
@@ -119,6 +124,7 @@ func TestUnsignedCheckpoints(t *testing.T) {
 	}
 	b.t = t
 	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}, Seen: kept}, Unwitnessed)
+	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}}, Unwitnessed)
 	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Seen: b.cosign(kept, 1, 2)}, Unwitnessed)
 	twin, err := WitnessKey("witness.example/twin", private(101).Public().(ed25519.PublicKey))
 	do(t, err)

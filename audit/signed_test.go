@@ -158,6 +158,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 
 	return files, []signedCase{
 		{Name: "by itself", Ledger: whole, OK: true},
+		{Name: "witnesses wanted of no checkpoint", Ledger: whole, Quorum: 1, Reason: Unwitnessed},
 		{Name: "newest and old", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 1, Newest: newest, Seen: old, OK: true},
 		{Name: "two witnesses", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 2, Newest: newest, OK: true},
 		{Name: "the second key alone", Ledger: whole, Keys: second, Seen: newest, OK: true},
