@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,8 +65,11 @@ func (v *verifier) agree(signed []byte, t Trust) (Signed, *Bad) {
 		return Signed{}, nil
 	}
 	s, err := v.Keys.follow(t).Open(signed)
-	if err != nil {
-		bad, _ := err.(*Bad)
+	var bad *Bad
+	if err != nil && !errors.As(err, &bad) {
+		bad = unsigned("%v", err)
+	}
+	if bad != nil {
 		return Signed{}, bad
 	}
 	if bad := v.contradicts(s); bad != nil {

@@ -135,7 +135,8 @@
 //
 // Who trusts one of these keys trusts those after it. A checkpoint is held to be signed when a trusted key has
 // signed it, and when that is the one that the ledger names for its size, if it names one by then. Without an
-// entry of this kind the keys are the auditor's affair alone.
+// entry of this kind the keys are the auditor's affair alone. Keep with a checkpoint the key that signed it: a ledger
+// that was cut before a change of key does not lead to the next.
 //
 // # Bodies
 //
