@@ -125,9 +125,9 @@ type Request struct {
 	Absent     []string          // layers the cage lacks
 	Changed    bool              // a program others than root could write is not what it was at an earlier call
 	Profile    string
-	Environ    string // environment the profile names: production, staging, …
-	Writes     bool   // a place is mounted writable
-	Restores   []string
+	Environ    string   // environment the profile names: production, staging, …
+	Writes     bool     // a place is mounted writable
+	Restores   []string // categories of secrets that the input was given back
 	Time       time.Time
 	Approvals  []RuleID // rules whose grants are in hand
 }

@@ -42,7 +42,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/gate", "internal/gateway",
-		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy"},
+		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/sync"}},
 	// for tests alone
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},

@@ -65,7 +65,8 @@ type Outcome struct {
 	InputBody      *Body      `json:"inputBody,omitempty"` // only where the intent's was not stored
 	Truncated      bool       `json:"truncated,omitempty"`
 	Redactions     int        `json:"redactions,omitempty"`
-	Leases         []string   `json:"leases,omitempty"` // mint ids
+	Restored       []string   `json:"restored,omitempty"` // categories of secrets that the input was given back
+	Leases         []string   `json:"leases,omitempty"`   // mint ids
 	Approval       ApprovalID `json:"approval,omitempty"`
 	EndedAt        time.Time  `json:"endedAt"`
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,16 +30,7 @@ func (c Check) sizes() map[uint64]Hash {
 // hold holds the ledger against the checkpoints of c. What contradicts them goes before a torn tail or nothing at all, and
 // what is another ledger before everything.
 func (v *verifier) hold(c Check) {
-	newest, bad := v.agree(c.Newest, c.Trust)
-	if bad == nil {
-		var seen Signed
-		if seen, bad = v.agree(c.Seen, c.Trust); bad == nil || bad.Reason == Truncated {
-			if c.Newest != nil && newest.Size < seen.Size {
-				bad = &Bad{Entry: newest.Size + 1, Reason: Rollback,
-					Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
-			}
-		}
-	}
+	bad := v.contradiction(c)
 	if bad == nil {
 		return
 	}
@@ -50,14 +42,34 @@ func (v *verifier) hold(c Check) {
 	}
 }
 
+// contradiction returns what is wrong with the ledger in the light of both checkpoints.
+func (v *verifier) contradiction(c Check) *Bad {
+	if c.Newest == nil && c.Seen == nil && c.Trust.Quorum > 0 {
+		return &Bad{Reason: Unwitnessed, Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
+	}
+	newest, bad := v.agree(c.Newest, c.Trust)
+	if bad != nil {
+		return bad
+	}
+	seen, bad := v.agree(c.Seen, c.Trust)
+	if (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
+		return &Bad{Entry: newest.Size + 1, Reason: Rollback,
+			Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
+	}
+	return bad
+}
+
 // agree holds the ledger against one signed checkpoint, nil is none.
 func (v *verifier) agree(signed []byte, t Trust) (Signed, *Bad) {
 	if signed == nil {
 		return Signed{}, nil
 	}
 	s, err := v.Keys.follow(t).Open(signed)
-	if err != nil {
-		bad, _ := err.(*Bad)
+	var bad *Bad
+	if err != nil && !errors.As(err, &bad) {
+		bad = unsigned("%v", err)
+	}
+	if bad != nil {
 		return Signed{}, bad
 	}
 	if bad := v.contradicts(s); bad != nil {

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -44,7 +45,11 @@ func TestSignedLedger(t *testing.T) {
 	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 1 on are held against no signature") || !strings.Contains(said, "no witness") {
 		t.Errorf("unsigned: %s", said)
 	}
-	r = b.verify(Check{Trust: b.trust(1), Seen: b.sign(4, 1)}, "")
+	r = b.verify(Check{Trust: b.trust(1), Seen: b.cosign(b.sign(4, 1), 1, 1)}, "")
+	if out, err := json.Marshal(r.Held); err != nil || !strings.HasPrefix(string(out), `[{"origin":"bailey/castle/00000000000000000000000000000001","size":4,"root":"`) ||
+		!strings.Contains(string(out), `"keys":["bailey/castle/00000000000000000000000000000001+b6945d8f+A`) {
+		t.Errorf("%s, %v", out, err)
+	}
 	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 5 on are held") || len(r.Proves()) != 2 {
 		t.Errorf("signed to 4: %s %q", said, r.Proves())
 	}
@@ -113,11 +118,13 @@ func TestUnsignedCheckpoints(t *testing.T) {
 		"a wrong cosignature":   {Trust: Trust{Keys: b.trust(1).Keys, Witnesses: []Key{b.witness(1)}}, Seen: bytes.Replace(b.cosign(kept, 1, 1), []byte("AAAAAA"), []byte("AAAAAB"), 1)},
 		"the same key twice":    {Trust: b.trust(1, 1), Seen: append(kept, kept[bytes.LastIndex(kept, []byte("\n—"))+1:]...)},
 		"a witness in its name": {Trust: b.trust(1), Seen: signAs(t, b, 6)},
+		"another trusted log":   {Trust: Trust{Keys: []Key{b.key(1), day(t, 2).key(1)}}, Seen: signFor(t, day(t, 2), b, 1)},
 	} {
 		t.Run(name, func(t *testing.T) { b.t = t; b.verify(c, Unsigned) })
 	}
 	b.t = t
 	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}, Seen: kept}, Unwitnessed)
+	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}}, Unwitnessed)
 	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Seen: b.cosign(kept, 1, 2)}, Unwitnessed)
 	twin, err := WitnessKey("witness.example/twin", private(101).Public().(ed25519.PublicKey))
 	do(t, err)
@@ -131,6 +138,15 @@ func TestUnsignedCheckpoints(t *testing.T) {
 // signAs returns a checkpoint that only a witness signed, under the log's name.
 func signAs(t *testing.T, b *book, size int) []byte {
 	by, err := NewCosigner(b.name, private(1), func() time.Time { return time.Unix(5, 0) })
+	do(t, err)
+	out, err := note.Sign(&note.Note{Text: b.roots[size].Text()}, by)
+	do(t, err)
+	return out
+}
+
+// signFor returns a checkpoint of b that the log other signed, in its own name.
+func signFor(t *testing.T, other, b *book, size int) []byte {
+	by, err := NewSigner(other.name, private(1))
 	do(t, err)
 	out, err := note.Sign(&note.Note{Text: b.roots[size].Text()}, by)
 	do(t, err)
@@ -260,6 +276,14 @@ func TestKeyRotation(t *testing.T) {
 			b.verify(Check{}, Rekeyed)
 		})
 	}
+}
+
+// The log's first key bears the log's name.
+func TestFirstKey(t *testing.T) {
+	b := newBook(t, 1)
+	b.name = day(t, 2).name
+	b.change(0, 1)
+	b.verify(Check{}, Rekeyed)
 }
 
 func change2(t *testing.T, b *book) KeyChange {

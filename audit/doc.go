@@ -93,7 +93,7 @@
 //
 // The root over no entry is H of nothing. Proofs of inclusion and of consistency are those of RFC 6962,
 // sections 2.1.1 and 2.1.2: [Prover], [Checkpoint.Includes], [Checkpoint.Extends]. To grow, a tree needs its
-// edge alone ([Tree]).
+// edge alone ([Tree]), and to prove that it did little more ([Growth]).
 //
 // # Checkpoints
 //
@@ -135,7 +135,8 @@
 //
 // Who trusts one of these keys trusts those after it. A checkpoint is held to be signed when a trusted key has
 // signed it, and when that is the one that the ledger names for its size, if it names one by then. Without an
-// entry of this kind the keys are the auditor's affair alone.
+// entry of this kind the keys are the auditor's affair alone. Keep with a checkpoint the key that signed it: a ledger
+// that was cut before a change of key does not lead to the next.
 //
 // # Bodies
 //

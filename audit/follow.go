@@ -16,7 +16,6 @@ import (
 func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 	b := bufio.NewReaderSize(r, 2*MaxLine)
 	d := sha256.New()
-	var sum [sha256.Size]byte
 	var text [2 * sha256.Size]byte
 	for off, head := int64(0), after; ; {
 		line, err := b.ReadSlice('\n')
@@ -30,17 +29,15 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		if err != nil {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Frame, Detail: err.Error()}
 		}
-		d.Reset()
-		d.Write(head.Hash[:])
-		d.Write(raw)
-		hex.Encode(text[:], d.Sum(sum[:0]))
+		h := nextBy(d, head.Hash, raw)
+		hex.Encode(text[:], h[:])
 		if seq, ok := number(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "its number or hash does not follow from the entry before"}
 		}
 		if tree != nil {
 			tree.Add(Leaf(line))
 		}
-		head, off = Head{head.Seq + 1, sum}, off+int64(len(line))
+		head, off = Head{head.Seq + 1, h}, off+int64(len(line))
 	}
 }
 

@@ -19,6 +19,12 @@ func TestFollow(t *testing.T) {
 	if head != b.head || tree != b.tree {
 		t.Errorf("it came to %v, not %v", head, b.head)
 	}
+	for _, name := range []string{"number-repeated.jsonl", "number-skipped.jsonl", "lines-swapped.jsonl", "torn-half.jsonl", "frame-crlf.jsonl"} {
+		var why *Bad
+		if _, err := Follow(bytes.NewReader(read(t, name)), Head{}, nil); !errors.As(err, &why) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	good := b.segments[0]
 	for i := range good {
 		for bit := range 8 {

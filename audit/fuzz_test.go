@@ -221,6 +221,30 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
+// FuzzLine: what is read as a line is the one encoding of what it says.
+func FuzzLine(f *testing.F) {
+	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"x","data":{}}}` + "\n"))
+	f.Add([]byte(frameHash + frameEntry + frameEnd))
+	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":01,"time":"2026-11-03T09:00:01.0Z","kind":"X","data":{"a":1,"a":2}}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		claimed, raw, err := parseLine(data)
+		if err != nil {
+			return
+		}
+		e, err := parseEntry(raw)
+		if err != nil {
+			return
+		}
+		line, h, err := Append(Hash{}, e)
+		if err != nil || !bytes.Equal(line[len(line)-len(raw)-len(frameEnd):], data[len(data)-len(raw)-len(frameEnd):]) || len(line) != len(data) {
+			t.Fatalf("%q\nreads as\n%q: %v", data, line, err)
+		}
+		if seq, ok := number(raw); !ok || seq != e.Seq || h != next(Hash{}, raw) || claimed.String() != string(data[len(frameHash):len(frameHash)+64]) {
+			t.Fatalf("%q: %d %s", data, seq, claimed)
+		}
+	})
+}
+
 // FuzzReadStart: what is read as a segment's first line encodes to the same line again.
 func FuzzReadStart(f *testing.F) {
 	b := day(f, 1)

@@ -57,8 +57,7 @@ func TestReceiptTravels(t *testing.T) {
 // Every bit of a receipt counts.
 func TestEveryBitOfAReceipt(t *testing.T) {
 	b := day(t, 1)
-	size := len(b.roots) - 1
-	text := b.portable("r-2", b.sign(size, 1), size)
+	text := b.portable("r-open", b.sign(6, 1), 6)
 	if _, err := VerifyReceipt(text, b.trust(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +128,34 @@ func TestReceiptRefuses(t *testing.T) {
 	size = len(b.roots) - 1
 	if _, err := VerifyReceipt(b.portable("r-2", b.sign(size, 1), size), b.trust(1)); !errors.As(err, &bad) || bad.Reason != Unsigned {
 		t.Errorf("a key that was replaced: %v", err)
+	}
+}
+
+// A log that signs lines whose hashes do not follow is found out by the receipt alone.
+func TestReceiptOfABrokenChain(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		b := newBook(t, 1)
+		b.add(KindIntent, `{"receipt":"r-1"}`)
+		prev := b.head.Hash
+		if broken {
+			prev[0] ^= 1
+		}
+		line, _, err := Append(prev, Entry{Seq: 3, Kind: KindOutcome, Data: []byte(`{"receipt":"r-1"}`)})
+		do(t, err)
+		p := prover(t, 3)
+		do(t, p.WantInclusion(2))
+		do(t, p.WantInclusion(3))
+		b.tree.Add(Leaf(line))
+		feed(t, p, append(b.leaves(), Leaf(line)))
+		b.roots = append(b.roots, b.checkpoint())
+		r := Receipt{Checkpoint: b.sign(3, 1), Entries: []Proven{{Seq: 2, Line: bytes.SplitAfter(b.segments[0], []byte("\n"))[1]}, {Seq: 3, Line: line}}}
+		for i := range r.Entries {
+			r.Entries[i].Proof, err = p.Inclusion(r.Entries[i].Seq)
+			do(t, err)
+		}
+		if _, err := VerifyReceipt(r.Text(), b.trust(1)); (err != nil) != broken {
+			t.Errorf("broken %v: %v", broken, err)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ type signedCase struct {
 	Reason    Reason   `json:"reason,omitempty"` // of a ledger, where it is not in order
 }
 
-// commitment is a vector of [Commit].
+// commitmentCase is a vector of [Commit].
 type commitmentCase struct {
 	Salt, Body, Commitment string // hex, text, hex
 }
@@ -137,20 +137,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 	forked := ledger("fork", fork)
 	other := day(t, 2)
 	another := ledger("other", other)
-	wrong := newBook(t, 1)
-	wrong.call("r-1")
-	start, err := NewStart(wrong.head, wrong.tree, nil)
-	do(t, err)
-	start.Edge[0][0] ^= 1
-	wrong.segments = append(wrong.segments, nil)
-	wrong.add(KindSegment, start)
-	stolen := newBook(t, 1)
-	stolen.change(0, 1)
-	c, err := NewKeyChange(stolen.key(1), stolen.key(2), private(1))
-	do(t, err)
-	c.Key = stolen.key(3)
-	stolen.add(KindKey, c)
-
+	wrong, stolen := forgeries(t)
 	receipt := file("r-2.receipt", b.portable("r-2", files[newest], size))
 	flipped := file("flipped.receipt", bytes.Replace(files[receipt], []byte(`"outcome":"ok"`), []byte(`"outcome":"no"`), 1))
 	moved := file("moved.receipt", []byte(strings.Replace(string(files[receipt]), string(files[newest]), string(files[old]), 1)))
@@ -158,6 +145,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 
 	return files, []signedCase{
 		{Name: "by itself", Ledger: whole, OK: true},
+		{Name: "witnesses wanted of no checkpoint", Ledger: whole, Quorum: 1, Reason: Unwitnessed},
 		{Name: "newest and old", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 1, Newest: newest, Seen: old, OK: true},
 		{Name: "two witnesses", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 2, Newest: newest, OK: true},
 		{Name: "the second key alone", Ledger: whole, Keys: second, Seen: newest, OK: true},
@@ -183,6 +171,23 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 		{Name: "receipt, changed", Receipt: flipped, Keys: first},
 		{Name: "receipt, under another checkpoint", Receipt: moved, Keys: first},
 	}
+}
+
+// forgeries returns a ledger whose second segment begins with another tree, and one whose key nobody signed.
+func forgeries(t *testing.T) (wrong, stolen *book) {
+	wrong = newBook(t, 1)
+	wrong.call("r-1")
+	start, err := NewStart(wrong.head, wrong.tree, nil)
+	do(t, err)
+	start.Edge[0][0] ^= 1
+	wrong.segments = append(wrong.segments, nil)
+	wrong.add(KindSegment, start)
+	stolen = newBook(t, 1)
+	stolen.change(0, 1)
+	c := change2(t, stolen)
+	c.Key = stolen.key(3)
+	stolen.add(KindKey, c)
+	return wrong, stolen
 }
 
 func commitments() (list []commitmentCase) {

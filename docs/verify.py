@@ -277,6 +277,7 @@ def agree(note, ledger, args):
 
 def against(ledger, args):
     said, newest = [], None
+    need(args.quorum < 1 or args.newest or args.seen, "unwitnessed: no checkpoint was given", Against)
     for which, name in (("newest", args.newest), ("seen", args.seen)):
         if name is None:
             continue

@@ -102,7 +102,7 @@ func (k *keywords) known(depth int) map[string]func(ast.Node) {
 		"minimum": k.number, "maximum": k.number, "exclusiveMinimum": k.number, "exclusiveMaximum": k.number,
 		"minLength": k.size, "maxLength": k.size, "minItems": k.size, "maxItems": k.size, "minProperties": k.size, "maxProperties": k.size,
 		"properties": table, "items": sub, "additionalProperties": sub, "not": sub, "if": sub, "then": sub, "else": sub,
-		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.extra,
+		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.extra, "acceptsSecret": k.secrets,
 	}
 	if depth == 0 {
 		known["$schema"], known["$defs"] = k.dialect, table
@@ -132,13 +132,30 @@ func (k *keywords) types(n ast.Node) {
 }
 
 // formats are the ones this package checks; an unchecked format would only look like a rule.
-var formats = []string{"path", "subpath"}
+var formats = []string{"address", "host", "path", "subpath", "url"}
 
 func (k *keywords) format(n ast.Node) {
 	var v string
 	k.text("format", &v)(n)
 	if !slices.Contains(formats, v) {
 		k.fault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(formats, ", "), clip(v))
+	}
+}
+
+// categoryForm is what the redaction calls a kind of secret.
+var categoryForm = lazy(`^[A-Z][A-Z0-9_]{0,31}$`)
+
+// secrets wants the categories one by one: an input that takes any secret would be one to fish with.
+func (k *keywords) secrets(n ast.Node) {
+	var names []string
+	k.texts("acceptsSecret", &names)(n)
+	if len(names) == 0 {
+		k.fault(tokenOf(n), "acceptsSecret wants at least one category, as in [PASSWORD]")
+	}
+	for _, name := range names {
+		if !categoryForm().MatchString(name) {
+			k.fault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", clip(name))
+		}
 	}
 }
 

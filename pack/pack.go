@@ -37,11 +37,16 @@
 //
 // # Schema
 //
-// inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Two of its
-// keywords are ours:
+// inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Some are ours:
 //
 //	format: path       a path that the gate opens and checks; Render wants its canonical form
 //	format: subpath    a relative path without "..", below the working directory
+//	format: host       a host's name (RFC 1123) or its address, IPv6 without brackets
+//	format: address    a host, a port behind it (IPv6 in brackets then), or a number of bits: 10.0.0.0/8
+//	format: url        scheme, host and what follows, without user and password; http:// is allowed here
+//	acceptsSecret: [PASSWORD]
+//	                   tokens of these categories become the secrets they stand for, where policy permits
+//	                   it too (context.restores); addresses are given back in host, address, url and path
 //	x-bailey:
 //	  allow: [at]      values may start with @
 //	  allow: [file]    values may be file:// or fileb:// addresses

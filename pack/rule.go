@@ -37,6 +37,7 @@ type rule struct {
 	If          *rule            `json:"if"`
 	Then        *rule            `json:"then"`
 	Else        *rule            `json:"else"`
+	Secrets     []string         `json:"acceptsSecret"`
 	Bailey      struct {
 		Allow []string `json:"allow"`
 	} `json:"x-bailey"`

@@ -27,7 +27,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"type", props("{type: int}"), `type is one of`},
 		{"type of another type", props("{type: 3}"), `wants a string`},
 		{"no type", props("{type: []}"), `at least one name`},
-		{"format", props("{format: date}"), `this version checks the formats path, subpath, not "date"`},
+		{"format", props("{format: date}"), `this version checks the formats address, host, path, subpath, url, not "date"`},
 		{"pattern", props("{pattern: '(?=x)'}"), `not a regular expression that RE2 reads`},
 		{"remote ref", props("{$ref: 'https://example.org/x'}"), `$ref wants #/$defs/NAME`},
 		{"file ref", props("{$ref: 'file:///etc/passwd'}"), `$ref wants #/$defs/NAME`},

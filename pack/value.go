@@ -60,7 +60,10 @@ func word(v string, r *rule, allow []string) string {
 	if r.Format == "path" {
 		return "" // never reaches the tool: Render puts the canonical path in its place
 	}
-	return reads(v, can)
+	if what := misplaced(r.Format, v); what != "" {
+		return what
+	}
+	return reads(v, func(what string) bool { return can(what) || what == "url" && r.Format == "url" })
 }
 
 // reads refuses values by which many tools take the argument from a file or an address instead.

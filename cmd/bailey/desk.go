@@ -45,7 +45,7 @@ type desk struct {
 
 // openDesk reads what operators did from the home's ledger, which nobody writes to yet, and opens the home's
 // settings. learn sees every other entry.
-func openDesk(home gateway.Home, w *gateway.Workspaces, note func(context.Context, string, any) error,
+func openDesk(home gateway.Home, w *gateway.Workspaces, r *gateway.Redaction, note func(context.Context, string, any) error,
 	learn func(kind string, data []byte) error, log *slog.Logger) (*desk, error) {
 	d := &desk{note: note, configured: map[string]configuration{}}
 	var last gateway.Applied
@@ -68,8 +68,20 @@ func openDesk(home gateway.Home, w *gateway.Workspaces, note func(context.Contex
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what operators did cannot be read from the ledger", Hint: "bailey audit verify", Err: err}
 	}
-	d.settings = gateway.OpenSettings(home, w, last, note, log)
-	return d, nil
+	d.settings, err = gateway.OpenSettings(home, w, r, last, note, log)
+	return d, err
+}
+
+// lastApplied reads what operators applied last from the ledger of a home without a gateway.
+func lastApplied(home gateway.Home) (last gateway.Applied, err error) {
+	err = eachEntry(home.Ledger(), func(e audit.Entry) error {
+		if e.Kind != gateway.ApplyEvent {
+			return nil
+		}
+		last = gateway.Applied{}
+		return json.Unmarshal(e.Data, &last)
+	})
+	return last, err
 }
 
 func (d *desk) keep(kind string, c configuration) {

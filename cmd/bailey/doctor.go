@@ -89,6 +89,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 		found = append(found, examineSocket(home)...)
 	}
 	found = append(found, examineLedger(home)...)
+	found = append(found, examineRedaction(home, s)...)
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,8 +31,10 @@ func (a *app) gatewayVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(a.stderr, nil))
-			s, err := build(cmd.Context(), home, log)
+			redaction := gateway.NewRedaction()
+			log := newLog(redaction, a.stderr)
+			a.stderr = redaction.Lines(a.stderr) // what it complains of at its end stands in the log too
+			s, err := build(cmd.Context(), home, redaction, log)
 			announce(ready, err)
 			if err != nil {
 				return err
@@ -52,6 +55,11 @@ func (a *app) gatewayVerb() *cobra.Command {
 	}
 	cmd.AddCommand(a.gatewayStopVerb())
 	return cmd
+}
+
+// newLog is the gateway's own log: what calls say gets into it by errors and panics, so each record is redacted.
+func newLog(r *gateway.Redaction, to io.Writer) *slog.Logger {
+	return slog.New(r.Log(slog.NewTextHandler(to, nil)))
 }
 
 func (a *app) gatewayStopVerb() *cobra.Command {

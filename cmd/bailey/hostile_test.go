@@ -79,14 +79,17 @@ func uncaged(t *testing.T, s *stack, r hostile.Repository) bool {
 }
 
 // spineForTest wires a gate over a home of its own, in this process.
-func spineForTest(t testing.TB) *stack {
+func spineForTest(t testing.TB) *stack { return spineOf(t, &stack{}) }
+
+// spineOf wires one over what s has already.
+func spineOf(t testing.TB, s *stack) *stack {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if _, err := s.spine(gateway.Home(home), nil); err != nil {
+	s.log, s.home = slog.New(slog.NewTextHandler(io.Discard, nil)), gateway.Home(home)
+	if _, err := s.spine(s.home, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/redact"
 )
 
 // walkAround is what no configuration of this version changes.
@@ -38,6 +40,7 @@ type initReport struct {
 	Settings   string        `json:"settings,omitempty"`
 	Digest     string        `json:"digest,omitempty"`
 	Workspaces []string      `json:"workspaces,omitempty"`
+	Redaction  redact.Config `json:"redaction,omitzero"`
 	Claude     *claudeReport `json:"claudeCode,omitempty"`
 	Confined   bool          `json:"confined"`
 	Notice     string        `json:"notice,omitempty"`
@@ -185,7 +188,8 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 
 func (i *initial) state(ctx context.Context, dir string) (st gateway.SettingsState, err error) {
 	err = i.client.Look(ctx, gateway.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
-	i.report.Settings, i.report.Digest, i.report.Workspaces = st.File, st.Applied.Digest, st.Applied.Workspaces
+	i.report.Settings = st.File
+	i.holds(st.Applied)
 	return st, err
 }
 
@@ -223,7 +227,7 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 	case err != nil:
 		return nil, err
 	case st.Fault != "":
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: st.Fault, Hint: "correct the file, then bailey init --apply"}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: st.Fault, Hint: cmp.Or(st.Cure, "correct the file, then bailey init --apply")}
 	case !st.Changed && st.Refusal == "":
 		return nil, nil
 	}
@@ -231,7 +235,9 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 	if len(st.Workspaces) == 0 {
 		note += "; without a workspace, the directory a client is started in is the one"
 	}
-	return &change{file: st.File, note: note, diff: difference(listed(st.Applied.Workspaces), listed(st.Workspaces)),
+	diff := difference(listed(st.Applied.Workspaces), listed(st.Workspaces)) +
+		difference(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + loosened(st.Applied.Redaction, st.Redaction)
+	return &change{file: st.File, note: note, diff: diff,
 		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
 }
 
@@ -247,8 +253,12 @@ func (i *initial) put(ctx context.Context, args map[string]any) error {
 	if errors.Is(err, bailey.Conflict) {
 		return fmt.Errorf("%w: %w", errMeanwhile, err)
 	}
-	i.report.Digest, i.report.Workspaces = now.Digest, now.Workspaces
+	i.holds(now)
 	return err
+}
+
+func (i *initial) holds(a gateway.Applied) {
+	i.report.Digest, i.report.Workspaces, i.report.Redaction = a.Digest, a.Workspaces, a.Redaction
 }
 
 // say reports what was done, and what it is not.
@@ -266,6 +276,9 @@ func (i *initial) say() error {
 		fmt.Fprintf(i.stdout, "workspaces of %s:\n", visible(i.report.Home))
 		for _, dir := range i.report.Workspaces {
 			fmt.Fprintf(i.stdout, "  %s\n", visible(dir))
+		}
+		if words := ruleCounts(i.report.Redaction); words != "" {
+			fmt.Fprintf(i.stdout, "redaction: %s; it holds from the next session on\n", words)
 		}
 	}
 	if c := i.report.Claude; c != nil && c.Configured {

@@ -67,6 +67,8 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 		`"tools/call","params":{"name":"init","arguments":{}}`, `"apply","params":{"base":"","text":""}`, `"settings"`,
 		`"tools/call","params":{"name":"jail.run","arguments":{"run":{"argv":["id"]}}}`, `"tools/call","params":{"name":"jail_run","arguments":{}}`,
 		`"jail.run","params":{"run":{"argv":["id"],"planDigest":"d"}}`, `"cage"`,
+		`"tools/call","params":{"name":"redact","arguments":{"mode":"restore"}}`, `"tools/call","params":{"name":"redact.restore","arguments":{}}`,
+		`"redact","params":{"mode":"restore"}`, `"redact.restore","params":{}`, `"redactions"`,
 	} {
 		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":%s}`+"\n", i+1, m)
 	}
@@ -93,12 +95,13 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 			t.Errorf("an agent reached %s", line)
 		}
 		for _, tool := range a.Result.Tools {
-			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") || strings.Contains(tool.Name, "jail") {
+			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") || strings.Contains(tool.Name, "jail") ||
+				strings.Contains(tool.Name, "redact") || strings.Contains(tool.Name, "restore") {
 				t.Errorf("tool %s", tool.Name)
 			}
 		}
 	}
-	if answers != 10 {
+	if answers != 15 {
 		t.Errorf("%d answers\n%s", answers, out)
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {

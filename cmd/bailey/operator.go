@@ -44,23 +44,43 @@ func act(ctx context.Context, c *gateway.Client, op gateway.Operator, verb strin
 	return c.Look(ctx, gateway.Query{Verb: verb, Args: args, Operator: op}, out)
 }
 
-// confirm asks a question whose answer is No but for y or yes and Enter. Escape, the end of the input
-// and whatever else is typed are No; what was typed before the question does not count.
+// operatorBeside is operator for a verb whose stdin and stdout carry its data: a person confirms on the terminal that
+// controls the process, wherever those lead, and no is the default. Nobody there to ask is a refusal.
+func operatorBeside(ctx context.Context, verb, question string, yes bool) (gateway.Operator, error) {
+	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
+		return gateway.Env, nil
+	}
+	terminal, err := controlling()
+	if err != nil || !isTerminal(terminal) {
+		return "", &bailey.Error{Kind: bailey.Denied, Message: verb + " is for a person at a terminal, and there is none to ask on",
+			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+	}
+	defer terminal.Close()
+	return gateway.Terminal, ask(ctx, terminal, terminal, terminal, question, "nothing was given back")
+}
+
+// confirm asks the person at stdin and stdout.
 func (a *app) confirm(ctx context.Context, question string) error {
-	restore := oneByOne(os.Stdin)
+	return ask(ctx, os.Stdin, a.stdin, a.dialog(), question, "nothing was changed")
+}
+
+// ask asks a question whose answer is No but for y or yes and Enter. Escape, the end of the input
+// and whatever else is typed are No; what was typed before the question does not count.
+func ask(ctx context.Context, terminal *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
+	restore := oneByOne(terminal)
 	defer restore()
-	fmt.Fprintf(a.dialog(), "%s [y/N] ", question)
+	fmt.Fprintf(out, "%s [y/N] ", question)
 	said := make(chan string, 1)
-	go func() { said <- answer(a.stdin, a.dialog()) }()
+	go func() { said <- answer(in, out) }()
 	var word string
 	select {
 	case word = <-said:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	fmt.Fprintln(a.dialog())
+	fmt.Fprintln(out)
 	if word = strings.ToLower(word); word != "y" && word != "yes" {
-		return &bailey.Error{Kind: bailey.Denied, Message: "not confirmed: nothing was changed"}
+		return &bailey.Error{Kind: bailey.Denied, Message: "not confirmed: " + otherwise}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // Flags for opening what may have become a pipe, or a link, by now (open(2)).
@@ -41,4 +42,11 @@ func nobodyListens(err error) bool {
 func writable(dir string) error {
 	const write, search = 2, 1
 	return syscall.Access(dir, write|search)
+}
+
+// cpuTime is what this process has used of the processors (getrusage(2)).
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -24,7 +24,7 @@ import (
 // TestMain makes this test binary the program bailey as well: scripts run it, it starts itself as the
 // gateway, and the gateway re-executes it for each cage.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bailey": main, "lesser-host": lesserHost})
+	testscript.Main(m, map[string]func(){"bailey": main, "bailey-profiled": profiled, "lesser-host": lesserHost})
 }
 
 // TestScripts runs every verb for real: a gateway of its own per script, real cages, a real ledger.

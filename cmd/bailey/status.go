@@ -17,6 +17,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
+	"bailey/internal/redact"
 )
 
 // status is what `bailey status` shows. Without a gateway only Running, Home and Hint are there.
@@ -30,6 +31,7 @@ type status struct {
 	Ledger    *ledgerStatus         `json:"ledger,omitempty"`
 	Policy    string                `json:"policy,omitempty"` // digest of the rules
 	Packs     []string              `json:"packs,omitempty"`
+	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
@@ -135,6 +137,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if s.bare {
 		out.Cage = bareCage()
 	}
+	out.Redaction = s.desk.settings.Applied().Redaction
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
 	if err := s.workspaces.Fit(q.Dir); err != nil {
@@ -209,6 +212,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	line("ledger", "%s", s.Ledger.words())
 	line("policy", "%s", s.Policy)
 	line("packs", "%s", strings.Join(s.Packs, ", "))
+	if words := ruleCounts(s.Redaction); words != "" {
+		line("redaction", "%s", words)
+	}
 	line("cage", "%s", s.Cage.words())
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))

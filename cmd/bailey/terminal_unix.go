@@ -14,6 +14,9 @@ func isTerminal(f *os.File) bool {
 	return ok
 }
 
+// controlling is the terminal that controls this process, wherever its streams lead (tty(4)).
+func controlling() (*os.File, error) { return os.OpenFile("/dev/tty", os.O_RDWR, 0) }
+
 func termios(f *os.File) (t syscall.Termios, ok bool) {
 	_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), getTermios, uintptr(unsafe.Pointer(&t)))
 	return t, e == 0

@@ -42,6 +42,7 @@ type stack struct {
 
 	home       gateway.Home
 	redaction  *gateway.Redaction
+	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
@@ -50,8 +51,8 @@ type stack struct {
 }
 
 // build wires a gateway for home and opens its socket last: a client that connects is served.
-func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, err error) {
-	s = &stack{log: log, home: home, since: time.Now(), bare: jail.Bare}
+func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
+	s = &stack{log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -66,13 +67,13 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.workspaces, err = s.spine(home, nil); err != nil {
 		return s, err
 	}
-	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, s.pins.Learn, log); err != nil {
+	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.ledger.Note, s.pins.Learn, log); err != nil {
 		return s, err
 	}
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.limit, Workspaces: s.workspaces, Note: s.ledger.Note, Log: log,
-		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
+		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
 	})
 	if err != nil {
 		return s, err
@@ -82,7 +83,8 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	})
 }
 
-// spine wires the gate and what it stands on. observe may be nil.
+// spine wires the gate and what it stands on: the packs and the policy that ship, unless there are others already.
+// observe may be nil.
 func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -91,11 +93,15 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
 		return nil, err
 	}
-	if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
-		return nil, err
+	if s.catalog == nil {
+		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
+			return nil, err
+		}
 	}
-	if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
-		return nil, err
+	if s.policy == nil {
+		if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
+			return nil, err
+		}
 	}
 	homes := gateway.Homes()
 	masks := gateway.Masks(home, homes)
@@ -103,8 +109,11 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 		return nil, err
 	}
 	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
-	s.redaction = gateway.NewRedaction()
-	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
+	if s.redaction == nil {
+		s.redaction = gateway.NewRedaction()
+	}
+	s.kept = gateway.NewKept(s.redaction)
+	s.queue = approve.New(approve.Config{Note: s.ledger.Note, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
@@ -178,6 +187,7 @@ func (s *stack) close() {
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 	return mcp.Serve(ctx, mcp.Config{
 		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
+		Hide: func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}, conn)
 }
 
@@ -223,6 +233,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":  s.search,
+		keptLook:  s.keptSessions,
 		"changes": s.changes,
 		"status":  s.status,
 	}

@@ -197,7 +197,7 @@ func (c *course) question() bailey.Question {
 	now := time.Now()
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
-		Call: c.manifest.ID, Argv: texts(argv), Dir: c.job.Dir,
+		Call: c.manifest.ID, Argv: texts(argv), Dir: c.hide(c.job.Dir),
 		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
 		Rules:  c.decision.Asks, AskedAt: now, Expires: now.Add(bailey.ApprovalTTL), Wait: c.call.Wait,
 	}

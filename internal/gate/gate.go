@@ -74,6 +74,8 @@ type Redactor interface {
 	Value(s bailey.SessionID, v any) any // a deep copy of decoded JSON, redacted
 	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
 	Again(s bailey.SessionID, seen []byte) []byte // redacts what may hold this session's tokens already
+	// Restore gives tokens in an input back what they stand for, where the manifest lets it. What holds the
+	// categories of the secrets among that; policy has to permit them.
 	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string, err error)
 	End(s bailey.SessionID)
 }

@@ -331,7 +331,7 @@ func TestDryRun(t *testing.T) {
 func TestSecretsStayOut(t *testing.T) {
 	w, in := newWorld(t), call()
 	ask(w)
-	in.Input["word"] = "my SECRET"
+	in.Input["word"], in.Input["dir"] = "my SECRET", "/the SECRET place"
 	var question bailey.Question
 	given := w.answer
 	w.answer = func(q bailey.Question) bailey.Answer { question = q; return given(q) }

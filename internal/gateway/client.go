@@ -310,14 +310,18 @@ func (u unheard) Unwrap() error { return u.error }
 const maxUnheard = 50
 
 func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	return untilHeard(ctx, func() error { return c.ask(ctx, q, stdout, stderr, out) })
+}
+
+func untilHeard(ctx context.Context, ask func() error) error {
 	for range maxUnheard {
-		err := c.ask(ctx, q, stdout, stderr, out)
+		err := ask()
 		if why := (unheard{}); !errors.As(err, &why) || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return c.ask(ctx, q, stdout, stderr, out)
+	return ask()
 }
 
 func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {

@@ -32,6 +32,8 @@ type Config struct {
 	Home       Home
 	Gate       Gate
 	Workspaces *Workspaces
+	// Redaction hides what sessions say of themselves, and what a look complains of: that quotes calls.
+	Redaction *Redaction
 	// Looks are the verbs that merely look, by name.
 	Looks map[string]Verb
 	// Acts are the operator verbs, by name: they change something, and a query for one says by what
@@ -44,7 +46,9 @@ type Config struct {
 	Log  *slog.Logger
 	// Live learns of sessions. Nil: nobody does.
 	Live *Live
-	// Idle is how long a gateway without a session lives. Zero: ten minutes.
+	// Kept holds the maps of what people redact. Nil: nobody can.
+	Kept *Kept
+	// Idle is how long a gateway without a session or a kept map lives. Zero: ten minutes.
 	Idle time.Duration
 	// Watch is how often it looks whether its home is still its own. Zero: two seconds.
 	Watch time.Duration
@@ -63,7 +67,7 @@ type Gateway struct {
 	busy     atomic.Int64
 	end      atomic.Pointer[context.CancelCauseFunc] // set by Run
 	mu       sync.Mutex
-	quiet    time.Time // since when nothing is connected
+	quiet    time.Time // since when nothing is connected or kept
 }
 
 // Listen opens the socket: from here on clients reach the gateway, and are served once Run is called.
@@ -191,7 +195,11 @@ func (g *Gateway) leave() {
 }
 
 func (g *Gateway) idle() bool {
+	kept := g.Kept != nil && len(g.Kept.List()) > 0 // asked each time, so that what had its time is forgotten
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if kept {
+		g.quiet = time.Now()
+	}
 	return g.busy.Load() == 0 && time.Since(g.quiet) > g.Idle
 }

@@ -64,7 +64,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
 	home := Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
-	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Looks: map[string]func(context.Context, Query, bailey.Call) (any, error){
 			"ping": func(context.Context, Query, bailey.Call) (any, error) { return "pong", nil },
 			"error": func(context.Context, Query, bailey.Call) (any, error) {
@@ -405,9 +405,10 @@ func TestRelayOutlivesTheGateway(t *testing.T) {
 func FuzzQuery(f *testing.F) {
 	f.Add([]byte(`{"protocol":1,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
 	f.Add([]byte(`{"protocol":1,"verb":"ping","dir":"/"}`))
+	f.Add([]byte(`{"protocol":1,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
-		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil) {
+		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == redactVerb && q.Redact == nil) {
 			t.Fatalf("%+v was taken", q)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 //	gateway.lock    held by the living gateway
 //	start.lock      held by the client that starts one
 //	gateway.log     what the gateway says to operators
-//	settings.yaml   the workspaces; see Settings
+//	settings.yaml   workspaces and redaction; see Settings
 //	ledger/         00000001.jsonl …
 type Home string
 

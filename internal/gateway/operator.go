@@ -19,10 +19,18 @@ const (
 // operated lets only queries of an operator reach act.
 func operated(act Verb) Verb {
 	return func(ctx context.Context, q Query, from bailey.Call) (any, error) {
-		if q.Operator != Terminal && q.Operator != Env {
-			return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", q.Verb),
-				Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}
+		if err := q.Operator.may(q.Verb); err != nil {
+			return nil, err
 		}
 		return act(ctx, q, from)
 	}
+}
+
+// may refuses a verb to all who are no operator.
+func (o Operator) may(verb string) error {
+	if o != Terminal && o != Env {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),
+			Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}
+	}
+	return nil
 }

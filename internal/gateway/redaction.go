@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"bailey"
 	"bailey/internal/gate"
@@ -12,8 +14,9 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
-	mu     sync.Mutex
-	tables map[bailey.SessionID]*redact.Table
+	inForce atomic.Pointer[redact.Rules] // nil: what is built in
+	mu      sync.Mutex
+	tables  map[bailey.SessionID]*redact.Table // guarded by mu
 }
 
 // NewRedaction returns one without sessions.
@@ -21,12 +24,42 @@ func NewRedaction() *Redaction {
 	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
 }
 
+// builtInRules are all that package redact has. Compile has nothing to complain of in the zero Config; if it
+// had, a gateway that hides less than it says must not go on.
+func builtInRules() *redact.Rules {
+	rules, err := redact.Compile(redact.Config{})
+	if err != nil {
+		panic(err)
+	}
+	return rules
+}
+
+func (r *Redaction) rules() *redact.Rules {
+	if own := r.inForce.Load(); own != nil {
+		return own
+	}
+	return builtInRules()
+}
+
+// newTable returns an empty table, for a new session or for a text of its own, under the rules that hold now.
+func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
+
+// Use puts c into force for the sessions that begin from now on. Those that are open keep what they began with,
+// and so does everything when c does not compile.
+func (r *Redaction) Use(c redact.Config) error {
+	rules, err := redact.Compile(c)
+	if err == nil {
+		r.inForce.Store(rules)
+	}
+	return err
+}
+
 func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.tables[id]
 	if !ok {
-		t = redact.NewTable()
+		t = r.newTable()
 		r.tables[id] = t
 	}
 	return t
@@ -45,22 +78,37 @@ func (r *Redaction) Value(id bailey.SessionID, v any) any {
 	return out
 }
 
+// Text returns s redacted.
+func (r *Redaction) Text(id bailey.SessionID, s string) string {
+	return hide(r.table(id), s)
+}
+
 // Writer redacts on the way to w.
 func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWriter {
 	return r.table(id).Writer(w)
 }
 
-// Again redacts what a hook made of redacted output. Tokens in it are the session's own: they are
-// taken back and made anew, so that each stays the token it was.
+// Again redacts what a hook made of redacted output. The session's tokens in it stay what they are.
 func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
-	t := r.table(id)
-	out, _ := t.Text(t.Restore(string(seen)))
-	return []byte(out)
+	return []byte(r.table(id).Again(string(seen)))
 }
 
-// Restore gives nothing back: this version makes no pseudonyms, and a secret's token stays a token.
-func (r *Redaction) Restore(_ bailey.SessionID, _ *pack.Capability, input map[string]any) (map[string]any, []string, error) {
-	return input, nil, nil
+// Restore gives the tokens in an input back what they stand for: addresses where the schema says that a value is a
+// place, secrets where it says acceptsSecret. It names the categories of the secrets, sorted: policy has to permit them.
+func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[string]any) (map[string]any, []string, error) {
+	t := r.table(id)
+	var secrets []string
+	out := m.Rewrite(input, func(s string, in pack.Text) string {
+		s, given := t.Give(s, redact.Grant{Type: in.Format, Secrets: in.AcceptsSecret})
+		for _, c := range given {
+			if !redact.Pseudonym(c) && !slices.Contains(secrets, c) {
+				secrets = append(secrets, c)
+			}
+		}
+		return s
+	})
+	slices.Sort(secrets)
+	return out, secrets, nil
 }
 
 // End forgets a session's map.

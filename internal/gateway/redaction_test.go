@@ -37,3 +37,24 @@ func TestRedactionPerSession(t *testing.T) {
 		t.Errorf("an ended session's map was kept: %v", got)
 	}
 }
+
+// TestDetectorsHoldForCalls: what the rules of package redact know is a token in a call's output, in what is recorded of
+// it and in what a hook is shown, without anybody having said that it is secret.
+func TestDetectorsHoldForCalls(t *testing.T) {
+	const line, want = "Authorization: Bearer q7Xr2LpV9sKd4TnB8wZy3GhJ6mFc1A", "Authorization: Bearer [REDACTED_AUTH_HEADER_1]"
+	r := NewRedaction()
+	var buf bytes.Buffer
+	w := r.Writer("s-1", &buf)
+	w.Write([]byte(line[:30]))
+	w.Write([]byte(line[30:]))
+	w.Close()
+	if buf.String() != want {
+		t.Errorf("output: %s", buf.String())
+	}
+	if got := r.Value("s-1", []any{line}); got.([]any)[0] != want {
+		t.Errorf("a value: %v", got)
+	}
+	if got := r.Again("s-1", []byte(want+"\n"+line)); string(got) != want+"\n"+want {
+		t.Errorf("after a hook: %s", got)
+	}
+}

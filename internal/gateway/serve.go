@@ -51,12 +51,13 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)
-	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load() > maxConns {
+	if (q.Verb == "call" || q.Verb == "mcp" || q.Verb == redactVerb) && g.busy.Load() > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
 	}
 	verb := g.Looks[q.Verb]
-	if act := g.Acts[q.Verb]; act != nil {
+	act := g.Acts[q.Verb]
+	if act != nil {
 		verb = operated(act)
 	}
 	switch {
@@ -64,13 +65,18 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from)
+	case q.Verb == redactVerb:
+		g.redact(ctx, conn, q, from)
 	case verb != nil:
 		answer, err := verb(ctx, q, from)
-		if err != nil {
+		switch {
+		case err == nil:
+			conn.WriteJSON(frameResult, answer)
+		case act != nil: // an operator has to read the name of what is to be mended
 			conn.WriteJSON(frameError, newFailure(err))
-			return
+		default:
+			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
 		}
-		conn.WriteJSON(frameResult, answer)
 	default:
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
@@ -108,6 +114,8 @@ func parseQuery(b []byte) (q Query, err error) {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
 	case q.Verb == "call" && q.Call == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
+	case q.Verb == redactVerb && q.Redact == nil:
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a redact query without a mode"}
 	}
 	return q, nil
 }
@@ -142,12 +150,14 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call) {
 	from.Door = "mcp"
 	id := from.Session.ID
-	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": from.Dir}
+	shown := from
+	shown.Dir = g.Redaction.Text(id, from.Dir)
+	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": shown.Dir}
 	if err := g.Note(ctx, "session.start", event); err != nil {
 		conn.WriteJSON(frameError, newFailure(err))
 		return
 	}
-	defer g.Live.connect(from)()
+	defer g.Live.connect(shown)()
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return
 	}

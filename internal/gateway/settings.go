@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"bailey"
+	"bailey/internal/redact"
 )
 
 // SettingsName is the settings file's name in the home.
@@ -24,32 +25,37 @@ const ApplyEvent = "settings.apply"
 // Applied is what the settings said when an operator last applied them. The zero Applied is a home
 // where nobody ever did.
 type Applied struct {
-	Digest     string   `json:"digest"` // SHA-256 of the file, hex; "" where there is none
-	Workspaces []string `json:"workspaces"`
-	Operator   Operator `json:"operator,omitempty"`
-	Person     string   `json:"person,omitempty"`
+	Digest     string        `json:"digest"` // SHA-256 of the file, hex; "" where there is none
+	Workspaces []string      `json:"workspaces"`
+	Redaction  redact.Config `json:"redaction,omitzero"` // without its examples; zero: what is built in
+	Operator   Operator      `json:"operator,omitempty"`
+	Person     string        `json:"person,omitempty"`
 }
 
 // SettingsState is the file beside what was applied.
 type SettingsState struct {
-	File       string   `json:"file"`
-	Digest     string   `json:"digest"`            // of the file as it is now
-	Text       string   `json:"text"`              // its content
-	Applied    Applied  `json:"applied"`           // what holds
-	Changed    bool     `json:"changed"`           // the file is not what was applied
-	Workspaces []string `json:"workspaces"`        // what the file says
-	Fault      string   `json:"fault,omitempty"`   // why the file cannot be used as it is
-	Dir        string   `json:"dir,omitempty"`     // the directory asked about, canonical
-	Inside     bool     `json:"inside,omitempty"`  // it lies in one of the file's workspaces
-	Refusal    string   `json:"refusal,omitempty"` // why calls get no workspace now
+	File       string        `json:"file"`
+	Digest     string        `json:"digest"`             // of the file as it is now
+	Text       string        `json:"text"`               // its content
+	Applied    Applied       `json:"applied"`            // what holds
+	Changed    bool          `json:"changed"`            // the file is not what was applied
+	Workspaces []string      `json:"workspaces"`         // what the file says
+	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
+	Fault      string        `json:"fault,omitempty"`    // why the file cannot be used as it is
+	Cure       string        `json:"cure,omitempty"`     // of a fault in what it says
+	Dir        string        `json:"dir,omitempty"`      // the directory asked about, canonical
+	Inside     bool          `json:"inside,omitempty"`   // it lies in one of the file's workspaces
+	Refusal    string        `json:"refusal,omitempty"`  // why calls get no workspace now
 }
 
 // Settings owns $BAILEY_HOME/settings.yaml. The file is read when the gateway starts and when an
 // operator applies it, never because it changed: a file that is not what the ledger last recorded is not
-// used, and then no call gets a workspace.
+// used, and then no call gets a workspace. The redaction that was applied last holds in any case: it stands in
+// the ledger, so that a file which is changed or removed hides no less.
 type Settings struct {
 	home       Home
 	workspaces *Workspaces
+	redaction  *Redaction
 	note       func(ctx context.Context, kind string, data any) error
 
 	mu      sync.Mutex // one apply at a time; guards what follows
@@ -57,9 +63,14 @@ type Settings struct {
 	shut    error // why the settings are not in use
 }
 
-// OpenSettings reads the home's settings and puts them to use if they are what was applied last.
-func OpenSettings(home Home, w *Workspaces, last Applied, note func(context.Context, string, any) error, log *slog.Logger) *Settings {
-	s := &Settings{home: home, workspaces: w, note: note, applied: last}
+// OpenSettings reads the home's settings and puts them to use if they are what was applied last. It is an error
+// when the redaction applied last is none that this version can hold to.
+func OpenSettings(home Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
+	if err := r.Use(last.Redaction); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the redaction applied last is not understood", Err: err,
+			Hint: "start the version of bailey that applied it, take the rule out of " + SettingsName + ", then bailey init --apply"}
+	}
+	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
 	s.shut = s.check()
 	if s.shut != nil {
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
@@ -68,7 +79,14 @@ func OpenSettings(home Home, w *Workspaces, last Applied, note func(context.Cont
 		log.Warn("the settings are open to others", "file", s.path(), "mode", info.Mode().Perm(), "cure", "chmod 600")
 	}
 	w.use(last.Workspaces, s.shut)
-	return s
+	return s, nil
+}
+
+// Applied returns what holds now.
+func (s *Settings) Applied() Applied {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.applied
 }
 
 func (s *Settings) path() string { return s.home.path(SettingsName) }
@@ -153,9 +171,11 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	}
 	st.Text, st.Digest = string(text), digest(text)
 	st.Changed = st.Digest != s.applied.Digest
-	if st.Workspaces, err = ParseSettings(text); err != nil {
-		st.Workspaces, st.Fault = []string{}, err.Error()
+	said, err := ParseSettings(text)
+	if err != nil {
+		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
+	st.Workspaces, st.Redaction = said.Workspaces, expressions(said.Redaction)
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -177,10 +197,15 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	if keep {
 		text = old
 	}
-	if by.Workspaces, err = s.fitted(text); err != nil {
+	said, err := s.fitted(text)
+	if err != nil {
 		return s.applied, err
 	}
-	by.Digest = digest(text)
+	by.Digest, by.Workspaces, by.Redaction = digest(text), said.Workspaces, expressions(said.Redaction)
+	rules, err := redact.Compile(by.Redaction)
+	if err != nil {
+		return s.applied, err
+	}
 	record := func() error { return s.note(ctx, ApplyEvent, by) }
 	if keep {
 		err = record()
@@ -192,6 +217,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	}
 	s.applied, s.shut = by, nil
 	s.workspaces.use(by.Workspaces, nil)
+	s.redaction.inForce.Store(rules)
 	return by, nil
 }
 
@@ -204,20 +230,20 @@ func (s *Settings) write(text []byte, record func() error) error {
 	return Replace(root, SettingsName, text, 0o600, record)
 }
 
-// fitted returns the workspaces that text names; each must exist, be canonical and fit.
-func (s *Settings) fitted(text []byte) ([]string, error) {
-	dirs, err := ParseSettings(text)
+// fitted returns what text says; each workspace must exist, be canonical and fit.
+func (s *Settings) fitted(text []byte) (Contents, error) {
+	said, err := ParseSettings(text)
 	if err != nil {
-		return nil, err
+		return said, err
 	}
-	for _, dir := range dirs {
+	for _, dir := range said.Workspaces {
 		real, err := s.workspaces.fit(dir)
 		if err == nil && real != dir {
 			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
 		}
 		if err != nil {
-			return nil, err
+			return said, err
 		}
 	}
-	return dirs, nil
+	return said, nil
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/redact"
 	"bailey/pack"
 )
 
@@ -54,11 +56,11 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"not UTF-8", "workspaces: [/a\xff]\n", "UTF-8"},
 		{"huge", strings.Repeat("#", maxSettings+1), "bytes"},
 		{"deep", strings.Repeat("[", maxSettings), "settings.yaml"},
-		{"many", many, "65 workspaces"},
+		{"many", many, "over the 64 workspaces allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dirs, err := ParseSettings([]byte(c.text))
-			if got := fmt.Sprint(dirs); strings.HasPrefix(c.want, "[") {
+			said, err := ParseSettings([]byte(c.text))
+			if got := fmt.Sprint(said.Workspaces); strings.HasPrefix(c.want, "[") {
 				if err != nil || got != c.want {
 					t.Errorf("%s, %v; want %s", got, err, c.want)
 				}
@@ -103,16 +105,21 @@ func TestAddWorkspaceKeepsTheRest(t *testing.T) {
 // is there afterwards, after all that was there before.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
+		ownRules, "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
 		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		dirs, err := ParseSettings(text)
+		said, err := ParseSettings(text)
 		if err != nil {
 			if !errors.Is(err, bailey.Invalid) {
 				t.Fatalf("no kind: %v", err)
 			}
 			return
+		}
+		dirs := said.Workspaces
+		if _, err := redact.Compile(expressions(said.Redaction)); err != nil {
+			t.Fatalf("what was read does not compile: %v", err)
 		}
 		for _, d := range dirs {
 			if !filepath.IsAbs(d) || !plain(d) {
@@ -120,7 +127,7 @@ func FuzzSettings(f *testing.F) {
 			}
 		}
 		if more, err := AddWorkspace(text, "/new"); err == nil {
-			if now, err := ParseSettings(more); err != nil || !slices.Equal(now, append(dirs, "/new")) {
+			if now, err := ParseSettings(more); err != nil || !slices.Equal(now.Workspaces, append(dirs, "/new")) || !reflect.DeepEqual(now.Redaction, said.Redaction) {
 				t.Fatalf("%q became %q: %v, %v", text, more, now, err)
 			}
 		}
@@ -130,10 +137,11 @@ func FuzzSettings(f *testing.F) {
 // book is a home with settings, and what was noted about them.
 type book struct {
 	*Settings
-	dir  string // a yard
-	log  bytes.Buffer
-	last Applied
-	fail error
+	dir   string // a yard
+	rules *Redaction
+	log   bytes.Buffer
+	last  Applied
+	fail  error
 }
 
 func newBook(t *testing.T) *book {
@@ -150,12 +158,17 @@ func (b *book) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := NewWorkspaces([]string{b.dir + "/secret", home}, nil)
-	b.Settings = OpenSettings(Home(home), w, b.last, func(_ context.Context, kind string, data any) error {
+	var err error
+	b.rules = NewRedaction()
+	b.Settings, err = OpenSettings(Home(home), w, b.rules, b.last, func(_ context.Context, kind string, data any) error {
 		if b.fail == nil && kind == ApplyEvent {
 			b.last = data.(Applied)
 		}
 		return b.fail
 	}, slog.New(slog.NewTextHandler(&b.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (b *book) put(t *testing.T, text string) (Applied, error) {

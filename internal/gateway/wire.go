@@ -13,22 +13,26 @@ const Protocol = 1
 const stopVerb = "stop"
 
 // Frame kinds. A client sends one query; the gateway answers output frames, then one result or error.
-// After a query for "mcp" and an empty result frame the connection carries MCP, unframed.
+// After a query for "mcp" and an empty result frame the connection carries MCP, unframed. After one for "redact" and
+// an empty result frame the client sends input and then end, while output comes; a result or error is the last word.
 const (
 	frameQuery  byte = 'q'
 	frameStdout byte = 'o'
 	frameStderr byte = 'e'
 	frameResult byte = 'r'
 	frameError  byte = 'x'
+	frameInput  byte = 'i'
+	frameEnd    byte = 'z'
 )
 
 // Query is what a client asks for.
 type Query struct {
 	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"` // call, mcp, stop, or one of the gateway's looks
+	Verb     string         `json:"verb"` // call, mcp, redact, stop, or one of the gateway's looks
 	Dir      string         `json:"dir"`  // the client's working directory
 	Call     *CallQuery     `json:"call,omitempty"`
 	Args     map[string]any `json:"args,omitempty"` // of a look or an act
+	Redact   *RedactQuery   `json:"redact,omitempty"`
 	Operator Operator       `json:"operator,omitempty"`
 }
 
@@ -99,6 +103,11 @@ type failure struct {
 
 func newFailure(err error) failure {
 	return failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
+}
+
+// hidden is the failure as the session may read it.
+func (f failure) hidden(r *Redaction, id bailey.SessionID) failure {
+	return failure{f.Kind, r.Text(id, f.Message), r.Text(id, f.Hint)}
 }
 
 func (f failure) err() error {

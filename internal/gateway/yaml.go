@@ -3,11 +3,9 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -17,101 +15,51 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"bailey"
+	"bailey/internal/redact"
 )
 
-// Bounds on the settings: an entry of the ledger (64 KiB) must hold every workspace.
+// Bounds on the settings: an entry of the ledger (64 KiB) must hold every workspace and the redaction.
 const (
 	maxSettings   = 16 << 10 // bytes
 	maxWorkspaces = 64
+	maxRedaction  = 32 << 10 // bytes of its rules as JSON, which escapes
 )
 
-// freshSettings is what a first init writes above the first workspace.
-const freshSettings = `# Settings of Bailey in this home. A change takes effect when you apply it, not before:
-#
-#   bailey init --apply    shows the difference and applies it
-#
-# Until then a gateway that starts refuses calls that name a path.
-
-# workspaces are the directories that calls may name paths in, one a line, absolute, without symbolic
-# links. They are read-only unless a capability and a rule say otherwise. While there is none, the
-# directory a client is started in is the workspace of its session.
-workspaces:
-`
-
-// ParseSettings returns the workspaces that the text of a settings file names. It is strict: an unknown
-// key, a key given twice, or anything but a list of absolute paths is an error with line and column.
-func ParseSettings(text []byte) (dirs []string, err error) {
-	list, err := workspaceList(text)
-	if err != nil || list == nil {
-		return []string{}, err
-	}
-	if len(list.Values) > maxWorkspaces {
-		return nil, fault(list, "%d workspaces are over the %d allowed", len(list.Values), maxWorkspaces)
-	}
-	dirs = []string{}
-	for _, item := range list.Values {
-		n, ok := item.(*ast.StringNode)
-		switch {
-		case !ok:
-			return nil, fault(item, "a workspace is the path of a directory")
-		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !plain(n.Value):
-			return nil, fault(item, "the workspace %q is not an absolute, clean path", n.Value)
-		case slices.Contains(dirs, n.Value):
-			return nil, fault(item, "the workspace %q is named twice", n.Value)
-		}
-		dirs = append(dirs, n.Value)
-	}
-	return dirs, nil
+// Contents is what the text of a settings file says.
+type Contents struct {
+	Workspaces []string
+	Redaction  redact.Config // compiles
 }
 
-// AddWorkspace returns text with dir as one workspace more; everything else, comments too, stays.
-func AddWorkspace(text []byte, dir string) ([]byte, error) {
-	old, err := ParseSettings(text)
+// ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
+// but a list of absolute paths, or a rule of redaction that does not do what its examples say, is an error
+// with line and column.
+func ParseSettings(text []byte) (c Contents, err error) {
+	defer foreign(&err)
+	body, err := document(text)
 	if err != nil {
-		return nil, err
+		return Contents{Workspaces: []string{}}, err
 	}
-	if !plain(dir) {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the path %q holds characters that a settings file may not", dir),
-			Hint: "give the directory a plain name"}
+	c.Workspaces = []string{}
+	err = each(body, "setting", keys{
+		"workspaces": func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
+		"redaction":  func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
+	})
+	if err != nil {
+		return Contents{Workspaces: []string{}}, err
 	}
-	if text == nil {
-		text = []byte(freshSettings)
-	}
-	added := insert(string(text), dir)
-	if now, err := ParseSettings([]byte(added)); err != nil || !slices.Equal(now, append(old, dir)) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: SettingsName + " has a form that a workspace cannot be added to",
-			Hint: fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir)}
-	}
-	return []byte(added), nil
+	return c, nil
 }
 
-// insert puts the line of dir below the last workspace, or below the key, or makes the key. Its caller
-// reads the result again, so a form that it does not know is noticed.
-func insert(text, dir string) string {
-	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
-	at, indent := -1, "  "
-	if list, err := workspaceList([]byte(text)); err == nil && list != nil && len(list.Values) > 0 {
-		pos := list.Values[len(list.Values)-1].GetToken().Position
-		at = pos.Line
-		if line := lines[at-1]; strings.Contains(line, "-") {
-			indent = line[:strings.Index(line, "-")]
-		}
-	} else if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "workspaces:") }); i >= 0 {
-		at = i + 1
-	} else {
-		lines = slices.Insert(lines, len(lines)-1, "workspaces:\n")
-		at = len(lines) - 1
+// foreign makes an error of a panic: the parser is foreign code, and a panic in it is a fault of the file.
+func foreign(err *error) {
+	if p := recover(); p != nil {
+		*err = unreadable(fmt.Errorf("%v", p))
 	}
-	return strings.Join(slices.Insert(lines, at, indent+"- "+strconv.Quote(dir)+"\n"), "")
 }
 
-// workspaceList returns the list node, nil where the file names none.
-func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
-	defer func() { // the parser is foreign code: a panic in it is a fault of the file
-		if p := recover(); p != nil {
-			list, err = nil, unreadable(fmt.Errorf("%v", p))
-		}
-	}()
+// document returns the one document of a text, nil where there is none.
+func document(text []byte) (ast.Node, error) {
 	if len(text) > maxSettings || !utf8.Valid(text) {
 		return nil, unreadable(fmt.Errorf("it is not UTF-8 of at most %d bytes", maxSettings))
 	}
@@ -127,30 +75,22 @@ func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
 		}
 		return nil, unreadable(err)
 	}
-	if len(file.Docs) > 1 {
-		return nil, unreadable(fmt.Errorf("it holds %d documents", len(file.Docs)))
-	}
-	if len(file.Docs) == 0 {
+	switch len(file.Docs) {
+	case 0:
 		return nil, nil
+	case 1:
+		return file.Docs[0].Body, nil
 	}
-	var pairs []*ast.MappingValueNode
-	switch body := file.Docs[0].Body.(type) {
-	case nil, *ast.NullNode, *ast.CommentGroupNode:
-	case *ast.MappingNode:
-		pairs = body.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{body}
-	default:
-		return nil, fault(body, "wants keys and values")
-	}
-	return listOf(pairs)
+	return nil, unreadable(fmt.Errorf("it holds %d documents", len(file.Docs)))
 }
 
-// shallow refuses what no settings need before the parser, which recurses, sees it.
+// shallow refuses what no settings need before the parser, which recurses, sees it. Blocks nest by their
+// column, so that bounds them; on one line, outside of braces, stands one key.
 func shallow(tokens token.Tokens) error {
-	const nest, keys, column = 2, 16, 16
-	flow, pairs := 0, 0
+	const nest, column = 4, 24
+	flow, keyed := 0, 0
 	for _, t := range tokens {
+		deep := false
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
 			return faultAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
@@ -158,35 +98,73 @@ func shallow(tokens token.Tokens) error {
 			flow++
 		case token.SequenceEndType, token.MappingEndType:
 			flow--
+		case token.SequenceEntryType:
+			deep = t.Position.Column > column
 		case token.MappingValueType:
-			pairs++
+			deep = flow == 0 && (t.Position.Line == keyed || t.Prev != nil && t.Prev.Position.Column > column)
+			if flow == 0 {
+				keyed = t.Position.Line
+			}
 		}
-		deep := t.Type == token.SequenceEntryType && t.Position.Column > column
-		if flow > nest || pairs > keys || deep {
+		if deep || flow > nest {
 			return faultAt(t, "settings are not nested so deep")
 		}
 	}
 	return nil
 }
 
-func listOf(pairs []*ast.MappingValueNode) (list *ast.SequenceNode, err error) {
-	for i, kv := range pairs {
+// keys are the keys that a mapping may have, and who reads their values.
+type keys map[string]func(ast.Node) error
+
+// each reads a mapping: every key is known and stands there once.
+func each(n ast.Node, what string, known keys) error {
+	pairs, ok := pairsOf(n)
+	if !ok {
+		return fault(n, "wants keys and values")
+	}
+	seen := map[string]bool{}
+	for _, kv := range pairs {
 		key, ok := kv.Key.(*ast.StringNode)
-		if !ok || key.Value != "workspaces" {
-			return nil, fault(kv.Key, "%q is no setting; there is workspaces", kv.Key.String())
+		if !ok || known[key.Value] == nil {
+			return fault(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
-		if i > 0 {
-			return nil, fault(kv.Key, "workspaces stands here twice")
+		if seen[key.Value] {
+			return fault(kv.Key, "%s stands here twice", key.Value)
 		}
-		switch v := kv.Value.(type) {
-		case *ast.NullNode:
-		case *ast.SequenceNode:
-			list = v
-		default:
-			return nil, fault(v, "workspaces wants a list of directories")
+		seen[key.Value] = true
+		if err := known[key.Value](kv.Value); err != nil {
+			return err
 		}
 	}
-	return list, nil
+	return nil
+}
+
+func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := n.(type) {
+	case nil, *ast.NullNode, *ast.CommentGroupNode:
+		return nil, true
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+// items reads a list. Nothing is an empty one.
+func items(n ast.Node, wants string, read func(ast.Node) error) error {
+	switch n := n.(type) {
+	case *ast.NullNode:
+	case *ast.SequenceNode:
+		for _, item := range n.Values {
+			if err := read(item); err != nil {
+				return err
+			}
+		}
+	default:
+		return fault(n, "%s", wants)
+	}
+	return nil
 }
 
 func unreadable(err error) error {
@@ -198,15 +176,14 @@ func fault(n ast.Node, format string, args ...any) error {
 }
 
 func faultAt(at *token.Token, format string, args ...any) error {
-	where := SettingsName
-	if at != nil && at.Position != nil {
-		where = fmt.Sprintf("%s:%d:%d", SettingsName, at.Position.Line, at.Position.Column)
-	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: where + ": " + fmt.Sprintf(format, args...),
+	return &bailey.Error{Kind: bailey.Invalid, Message: place(at) + ": " + fmt.Sprintf(format, args...),
 		Hint: "correct it, then bailey init --apply"}
 }
 
-// plain reports whether a path can stand in a file and on a terminal as it is.
-func plain(path string) bool {
-	return utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
+// place is where in the file a token stands.
+func place(at *token.Token) string {
+	if at == nil || at.Position == nil {
+		return SettingsName
+	}
+	return fmt.Sprintf("%s:%d:%d", SettingsName, at.Position.Line, at.Position.Column)
 }

@@ -64,7 +64,7 @@ func metaOf(t *testing.T, r *sdk.CallToolResult) facts {
 func TestClientSeesServer(t *testing.T) {
 	s := connect(t, yard())
 	init := s.InitializeResult()
-	if init.ServerInfo.Name != "bailey" || init.ServerInfo.Version != "0.1" || !strings.Contains(init.Instructions, "refusal is final") {
+	if init.ServerInfo.Name != "bailey" || init.ServerInfo.Version != "0.1" || !strings.Contains(init.Instructions, "refusal is final") || !strings.Contains(init.Instructions, "[REDACTED_") {
 		t.Errorf("initialize: %+v, %+v", init.ServerInfo, init)
 	}
 	if c := init.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil {

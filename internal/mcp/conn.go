@@ -26,6 +26,8 @@ type conn struct {
 
 	batches atomic.Bool // the negotiated revision has batches
 
+	hide func(string) string // see Config.Hide
+
 	closing sync.Once
 	closed  chan struct{}
 
@@ -33,8 +35,8 @@ type conn struct {
 	open    table
 }
 
-func newConn(rw io.ReadWriteCloser) *conn {
-	return &conn{rw: rw, in: newLines(rw), closed: make(chan struct{})}
+func newConn(rw io.ReadWriteCloser, hide func(string) string) *conn {
+	return &conn{rw: rw, hide: hide, in: newLines(rw), closed: make(chan struct{})}
 }
 
 // Connect makes conn its own sdk.Transport.
@@ -145,8 +147,12 @@ func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 
 // Write sends one message of ours.
 func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
+	r, answers := msg.(*jsonrpc.Response)
+	if answers && r.Error != nil {
+		msg = &jsonrpc.Response{ID: r.ID, Error: c.hidden(r.Error)}
+	}
 	data, err := jsonrpc.EncodeMessage(msg)
-	if r, ok := msg.(*jsonrpc.Response); ok {
+	if answers {
 		var n int
 		data, n = c.open.settle(r.ID, data)
 		defer c.open.release(n)
@@ -174,8 +180,20 @@ func (c *conn) refuse(raw json.RawMessage, code int64, why error) {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"` // nil is null, as JSON-RPC 2.0 section 5 has it
 		Error   jsonrpc.Error   `json:"error"`
-	}{"2.0", raw, jsonrpc.Error{Code: code, Message: why.Error()}})
+	}{"2.0", raw, *c.hidden(&jsonrpc.Error{Code: code, Message: why.Error()})})
 	if err == nil {
 		c.send(data)
 	}
+}
+
+// hidden is a protocol error as it may leave: it quotes what was sent. Data that would be no JSON any more is left out.
+func (c *conn) hidden(err error) *jsonrpc.Error {
+	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: c.hide(err.Error())}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		out.Code = e.Code
+		if data := c.hide(string(e.Data)); json.Valid([]byte(data)) {
+			out.Data = json.RawMessage(data)
+		}
+	}
+	return out
 }

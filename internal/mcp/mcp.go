@@ -67,13 +67,18 @@ type Config struct {
 	Dir       string // the client's working directory, absolute
 	Version   string // Bailey's own
 	Log       *slog.Logger
+	// Hide redacts the text of protocol errors, which quote what was sent.
+	Hide func(string) string
 }
 
 // instructions reach every model that is connected, so they are short.
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
 	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
-	`A call that needs a person's approval returns as pending; nothing you can do answers it.`
+	`A call that needs a person's approval returns as pending; nothing you can do answers it. ` +
+	`[REDACTED_IPV4_1] and the like stand for what is hidden from you, the same thing each time in this session: pass such a token on as it is. ` +
+	`As a path, a host or a URL's host the gate puts an address back; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
+	`[REDACTED__ with two underscores is how data that itself reads [REDACTED_ is shown.`
 
 // Serve speaks MCP on rw until the peer ends the connection or ctx does, and returns when every call it
 // carried has ended. It closes rw, whose Close has to end a blocked Read and Write, as a socket's does.
@@ -81,14 +86,14 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 // When the peer has sent its last byte, open calls get two seconds to be answered, so that a
 // conversation can be piped in whole; then they are cancelled.
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
-	if cfg.Gate == nil {
+	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
-		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate"}
+		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate, or no redaction"}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := newConn(rw)
+	c := newConn(rw, cfg.Hide)
 	s := &session{Config: cfg, conn: c, page: 1000}
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions,

@@ -71,7 +71,7 @@ func yard() *gate {
 }
 
 func config(g Gate) Config {
-	return Config{Gate: g, Principal: bailey.Principal{Agent: "tester"}, Session: bailey.Session{ID: "s-1"},
+	return Config{Gate: g, Hide: hidden, Principal: bailey.Principal{Agent: "tester"}, Session: bailey.Session{ID: "s-1"},
 		Dir: "/src", Version: "0.1"}
 }
 

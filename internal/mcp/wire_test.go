@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -302,5 +304,32 @@ func TestCallBeforeInitialize(t *testing.T) {
 	}
 	if n := len(g.got()); n != 0 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// hidden stands for the session's redaction.
+func hidden(text string) string { return strings.ReplaceAll(text, "hunter2", "[TOKEN]") }
+
+// TestProtocolErrorsAreHidden: what an error quotes of what was sent is redacted, in its data too, and the code stays.
+func TestProtocolErrorsAreHidden(t *testing.T) {
+	far, near := net.Pipe()
+	go Serve(t.Context(), config(yard()), far)
+	defer near.Close()
+	answers := bufio.NewReader(near)
+	fmt.Fprintln(near, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if _, err := answers.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, want string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"hunter2"}`, `"code":-32601,"message":"method not found: \"[TOKEN]\""`},
+		{`{"jsonrpc":"2.0","id":2,"method":"ping","hunter2":1,"hunter2":2}`, `"code":-32600,"message":"the key \"[TOKEN]\" stands twice in one object"`},
+		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":["hunter2"]}}`, `[TOKEN]`},
+		{`{"jsonrpc":"2.0","id":4,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"hunter2","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, `"requested":"[TOKEN]"`},
+	} {
+		fmt.Fprintln(near, c.line)
+		got, err := answers.ReadString('\n')
+		if err != nil || strings.Contains(got, "hunter2") || !strings.Contains(got, c.want) || !json.Valid([]byte(got)) {
+			t.Errorf("%s: %s, %v; want %s", c.line, got, err, c.want)
+		}
 	}
 }

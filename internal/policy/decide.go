@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -15,12 +16,13 @@ import (
 type cause uint8
 
 const (
-	unknown   cause = iota // no such action
-	unfit                  // the request cannot be judged
-	broken                 // a rule could not be evaluated
-	unallowed              // no permit holds
-	forbidden              // a forbid holds that no grant lifts
-	unnamed                // irreversible, and no permit that holds names it
+	unknown    cause = iota // no such action
+	unfit                   // the request cannot be judged
+	broken                  // a rule could not be evaluated
+	unallowed               // no permit holds
+	forbidden               // a forbid holds that no grant lifts
+	unnamed                 // irreversible, and no permit that holds names it
+	unreleased              // it is given back secrets, and no permit that holds asks for that
 	asked
 	allowed
 )
@@ -124,6 +126,12 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
 			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
 		}}
+	case ok == cedar.Allow && len(w.restores) > 0 && !e.released(held):
+		what := strings.Join(w.restores, ", ")
+		return verdict{cause: unreleased, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("%s would be given back secrets (%s), and no rule that allows it looks at context.restores", id, what),
+			Hint:   "leave the token out, or ask for a rule such as " + release(w.restores),
+		}}
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
 	case len(held) == 0:
@@ -153,6 +161,21 @@ func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
 
 func (e *Engine) named(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
+}
+
+// released holds when a permit looked at what is given back: one that was written without a thought of it gives
+// back nothing.
+func (e *Engine) released(held []bailey.Rule) bool {
+	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].releases() })
+}
+
+// release is a condition that lets these categories be given back, and no others.
+func release(categories []string) string {
+	var quoted []string
+	for _, c := range categories {
+		quoted = append(quoted, strconv.Quote(c))
+	}
+	return "permit … when { [" + strings.Join(quoted, ", ") + "].containsAll(context.restores) }"
 }
 
 // reasons joins what the rules say, or names those that say nothing.

@@ -16,7 +16,8 @@
 // with the grants in hand and, if refused by asking rules alone, once more with theirs added. Allowed then
 // is an ask.
 //
-// An irreversible action runs only by a permit whose action scope names that very action.
+// An irreversible action runs only by a permit whose action scope names that very action. A call whose input was
+// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores.
 //
 // # Model
 //
@@ -33,7 +34,7 @@
 //	           unattended   Bool
 //	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor
 //	                        readOnly
-//	           restores     Set<String>
+//	           restores     Set<String>, categories of the secrets that the input was given back
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
 //	           approvals    Set<String>, rules whose grants are in hand
 //

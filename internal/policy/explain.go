@@ -89,6 +89,8 @@ func (e *Engine) change(v verdict) (out []string) {
 		}
 	case unnamed:
 		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.world.act.uid))
+	case unreleased:
+		out = append(out, release(v.world.restores))
 	case broken:
 		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated", v.Rules[0].ID, v.Rules[0].Source))
 	case unallowed:

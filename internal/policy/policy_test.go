@@ -121,11 +121,27 @@ func TestOutcomes(t *testing.T) {
 		{"irreversible named", `@id("g") permit (principal, action == Action::"disk.wipe", resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
 		{"irreversible listed", `@id("g") permit (principal, action in [Action::"git.push", Action::"disk.wipe"], resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
 		{"irreversible named by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action == Action::"disk.wipe", resource) when { context.writes && context.cage == "none" };`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"secrets given back, permit for all", permitAll, given("PASSWORD"), bailey.Deny, "secrets (PASSWORD)", ""},
+		{"secrets given back, named action", permitPush, given("PASSWORD"), bailey.Deny, "context.restores", ""},
+		{"secrets given back, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.restores.contains("JWT") };`, given("PASSWORD"), bailey.Deny, "context.restores", ""},
+		{"secrets given back, released", releasePush, given("PASSWORD"), bailey.Allow, "", "rel"},
+		{"secrets given back, released beside a permit for all", permitAll + releasePush, given("PASSWORD"), bailey.Allow, "", "rel all"},
+		{"secrets given back, one too many", permitAll + releasePush, given("JWT", "PASSWORD"), bailey.Deny, "secrets (JWT, PASSWORD)", ""},
+		{"secrets given back, forbidden", permitAll + releasePush + `@id("g") @reason("no keys") forbid (principal, action, resource) when { !context.restores.isEmpty() };`, given("PASSWORD"), bailey.Deny, "no keys", "g"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want(t, load(t, c.text).Decide(c.req), c.effect, c.reason, strings.Fields(c.rules)...)
 		})
 	}
+}
+
+const releasePush = `@id("rel") permit (principal, action == Action::"git.push", resource) when { ["PASSWORD"].containsAll(context.restores) };`
+
+// given is a push whose input was given back secrets.
+func given(categories ...string) bailey.Request {
+	r := push()
+	r.Restores = categories
+	return r
 }
 
 func TestApprovals(t *testing.T) {

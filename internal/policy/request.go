@@ -18,6 +18,8 @@ type world struct {
 	agent   cedar.Entity
 	target  cedar.Entity
 	act     *action
+
+	restores []string
 }
 
 // Get makes world an entity store of the three entities a rule can ask about.
@@ -42,7 +44,7 @@ func newWorld(a *action, r bailey.Request) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{act: a, agent: agent(r.Principal), target: target(r.Target)}
+	w := &world{act: a, agent: agent(r.Principal), target: target(r.Target), restores: r.Restores}
 	w.context = cedar.RecordMap{
 		"input":       input,
 		"paths":       paths(r.Paths),

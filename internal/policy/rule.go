@@ -34,6 +34,18 @@ func (r *rule) unscoped() bool {
 // names says whether the action scope spells out this very action rather than a group it belongs to.
 func (r *rule) names(uid cedar.EntityUID) bool { return slices.Contains(scoped(r.ast.Action), uid) }
 
+// releases says whether a condition looks at context.restores.
+func (r *rule) releases() (found bool) {
+	for _, c := range r.ast.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			a, ok := n.(ast.NodeTypeAccess)
+			found = found || ok && a.Value == "restores" && isContext(a.Arg)
+			return !found
+		})
+	}
+	return found
+}
+
 // Lower case and ASCII alone: two ids that look alike are the same id.
 var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 

@@ -16,6 +16,10 @@ func (f *finder) begins(b []byte, i int, final bool, add func(span)) (n int, ope
 		end, open = hash(b, i, final)
 		category = PasswordHash
 	case '{':
+		if end, open = ldapHash(b, i, final); open || end > 0 {
+			category = PasswordHash
+			break
+		}
 		end, open = credentials(b, i, final)
 		category = Credentials
 	case ':':
@@ -71,6 +75,33 @@ func hash(b []byte, i int, final bool) (end int, open bool) {
 		return 0, false
 	}
 	return i + len(text), false
+}
+
+// storage are the schemes of RFC 2307 and its kin.
+var storage = []string{"SSHA", "SHA", "SMD5", "MD5", "SSHA256", "SSHA384", "SSHA512", "SHA256", "SHA512", "CRYPT", "ARGON2", "PBKDF2", "PBKDF2-SHA512"}
+
+// ldapHash finds {scheme} and what follows it directly.
+func ldapHash(b []byte, i int, final bool) (end int, open bool) {
+	j := i + 1
+	for j < len(b) && j-i < 16 && classes[b[j]]&(upper|digit|joint) != 0 {
+		j++
+	}
+	if j == len(b) && !final {
+		return 0, true
+	}
+	if j == len(b) || b[j] != '}' || !slices.Contains(storage, string(b[i+1:j])) {
+		return 0, false
+	}
+	from := j + 1
+	for j = from; j < len(b) && j-i < maxHash && (classes[b[j]]&word != 0 || strings.IndexByte("$=,", b[j]) >= 0); j++ {
+	}
+	switch {
+	case j == len(b) && j-i < maxHash && !final:
+		return 0, true
+	case j-from < 13:
+		return 0, false
+	}
+	return j, false
 }
 
 // maxObject bounds a file of credentials, in bytes.

@@ -33,8 +33,3 @@ func Categories() []Category {
 
 // Pseudonym holds for addresses and names, which are hidden from the model but no secrets.
 func Pseudonym(c Category) bool { return slices.Contains([]Category{IPv4, IPv6, Host}, c) }
-
-// PseudonymsIn holds for the types of inputs in which pseudonyms are given back without being asked for.
-func PseudonymsIn(inputType string) bool {
-	return slices.Contains([]string{"host", "address", "url", "path"}, inputType)
-}

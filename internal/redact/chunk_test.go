@@ -12,8 +12,9 @@ import (
 // texts are records of the corpus, and what is harder on a stream: escapes, UTF-16, CRLF, layers, long values.
 func texts(t testing.TB) []string {
 	var all []string
-	for _, name := range []string{"positives.jsonl", "negatives.jsonl"} {
-		for i, r := range corpus(t, name) {
+	for _, name := range []string{"corpus/positives.jsonl", "corpus/negatives.jsonl", "own/positives.jsonl", "own/negatives.jsonl"} {
+		dir, file, _ := strings.Cut(name, "/")
+		for i, r := range corpus(t, dir, file) {
 			switch i % 7 {
 			case 0:
 				all = append(all, colour(r.Text))
@@ -125,7 +126,9 @@ var ruleAtoms = []string{
 	"10.1.2.3", "1.2.3.4", "fe80::1", "2001:db8:1:2:3:4:5:6", "version ", "$6$", "$2y$10$", "$y$j9T$", "{\"type\":\"service_account\",", "\"private_key\":\"x\"}",
 	"LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", "YWRtaW46dGg0Q2R3UVVDTkt3T08=", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAaAAAABNlY2RzYS", "==", "=",
 	"-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----", "Private-Lines: 1\n", "db:5432:*:u:", "service", "datadog", "mite ", "\x1b[31m", "\x1b", "\x00", "é", "[REDACTED_",
-	"é\x00\x1b[", "_", "-", ".", "~", "%", "+", "\t", "x", "A", "7",
+	"(", ")", "()", "[]", "->", " -> ", "&", "&'", "@", "@\"", "b\"", "string ", "str ", " return ", "{SSHA}", "{SHA}", "*:*:*:", "%3D", "password%3D", "%26", "jdbc:oracle:thin:u/", "x.atlasv1.",
+	"Authorization: Key ", "wandb login ", "IDENTIFIED BY ", "setenv ", "PASS", "snmp community ", "redis-cli -a ", "7z -p", "-U u%", "default login a ", "seed phrase", "mnemonic: abcd efgh ijkl ",
+	"hc-ping.com/", "bot", "AA", "AKIA0123456789ABCDEF", "_Z", "identifierName2", "0x1f", "caBundle: ", "cache ", "__Host-session", "é\x00\x1b[", "_", "-", ".", "~", "%", "+", "\t", "x", "A", "7",
 }
 
 func randomText(r *rand.Rand) string {

@@ -37,11 +37,17 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 	if rest[1] == ':' || rest[1] == '=' {
 		return 0, false
 	}
-	if end, open := telegram(b, i, j, kinds, final); open || end > 0 {
-		if end > 0 {
-			add(span{i, end, APIKey})
+	if s, open := telegram(b, i, j, kinds, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, APIKey})
 		}
-		return end, open
+		return s.end, open
+	}
+	if s, open := starred(b, i, j, final); open || s.end > 0 {
+		if s.end > 0 {
+			add(span{s.start, s.end, Password})
+		}
+		return s.end, open
 	}
 	if s, open := pgpass(b, i, j, final); open || s.end > 0 {
 		if s.end > 0 {
@@ -58,22 +64,25 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 	return 0, false
 }
 
-// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA.
-func telegram(b []byte, i, j int, kinds class, final bool) (end int, open bool) {
-	if kinds&^digit != 0 || j-i < 8 || j-i > 10 || j+1 < len(b) && b[j+1] != 'A' {
-		return 0, false
+// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA. In a URL
+// the number stands behind bot.
+func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
+	for _, n := range []int{8, 9, 10} {
+		if at := j - n - len("bot"); at >= i && classes[b[j-1]]&digit != 0 && string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {
+			i, kinds = j-n, digit
+		}
 	}
-	end = j + 1
+	if kinds&^digit != 0 || j-i < 8 || j-i > 10 || j+1 < len(b) && b[j+1] != 'A' {
+		return extent{}, false
+	}
+	end := j + 1
 	for end < len(b) && end-j <= 36 && classes[b[end]]&(alnum_|joint) != 0 {
 		end++
 	}
-	if end == len(b) && !final {
-		return 0, true
+	if end == len(b) && end-j <= 36 && !final {
+		return extent{}, true
 	}
-	if end-j != 36 || b[j+2] != 'A' {
-		return 0, false
-	}
-	return end, false
+	return extent{i, end}.when(end-j == 36 && b[j+2] == 'A'), false
 }
 
 // settings finds a connection string of Azure: it begins with where, and goes on with a key.
@@ -126,6 +135,26 @@ func dsn(b []byte, i, j int, final bool) (extent, bool) {
 	return extent{}, false
 }
 
+// starred finds the last field of *:*:*:user:password, of which only the user is a word.
+func starred(b []byte, i, j int, final bool) (extent, bool) {
+	if i < 6 || b[i-1] != ':' || b[i-2] != '*' && classes[b[i-2]]&alnum_ == 0 {
+		return extent{}, false
+	}
+	line := lineBefore(b, i)
+	if line[0] != '*' || bytes.Count(line, []byte(":")) != 3 || bytes.ContainsAny(line, " \t") {
+		return extent{}, false
+	}
+	end := j + 1
+	for end < len(b) && end-j < maxLogin && classes[b[end]]&gap == 0 {
+		end++
+	}
+	if end == len(b) && end-j < maxLogin && !final {
+		return extent{}, true
+	}
+	text := b[j+1 : end]
+	return extent{j + 1, end}.when(len(text) >= 4 && !placeholder(text) && unsplit(text)), false
+}
+
 // pgpass finds the last field of host:port:database:user:password that is a line of its own.
 func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 	if i > 0 && classes[b[i-1]]&line == 0 || b[j+1] != '*' && classes[b[j+1]]&digit == 0 {
@@ -140,7 +169,7 @@ func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 			return extent{}, true
 		}
 		if k == len(b) || classes[b[k]]&gap != 0 {
-			if text := b[at:k]; field == 4 && len(text) >= 4 && !placeholder(text) {
+			if text := b[at:k]; field == 4 && len(text) >= 4 && !placeholder(text) && unsplit(text) {
 				return extent{at, k}, false
 			}
 			return extent{}, false
@@ -152,6 +181,12 @@ func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 			field, at = field+1, k+1
 		}
 	}
+}
+
+// unsplit holds for a last field: it is not one of many, as of a fingerprint. A colon in it should have a backslash
+// before it.
+func unsplit(text []byte) bool {
+	return bytes.Count(text, []byte(":"))-bytes.Count(text, []byte("\\:")) < 3
 }
 
 // pgField checks port, database and user.

@@ -12,18 +12,19 @@ const (
 // however the text comes: when the bytes do not suffice it says from where on to hold. So what it finds
 // does not depend on how the text is split.
 type finder struct {
-	t     *tables
-	next  int   // first byte that is not decided
-	open  int   // how far the open word at next was read; zero if none
-	kinds class // of its bytes
-	last  extent
-	ask   ask // of the last word
-	sep   separator
-	tail  Category // a value was cut at its bound: what follows directly belongs to it
-	blob  int      // up to here there is base64 that says nothing
-	bare  int      // up to here goes a value without quotes that was no secret
-	tries int      // to find one within it
-	depth int      // layers of encoding around this text
+	t      *tables
+	next   int   // first byte that is not decided
+	open   int   // how far the open word at next was read; zero if none
+	kinds  class // of its bytes
+	last   extent
+	ask    ask // of the last word
+	sep    separator
+	scheme bool     // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
+	tail   Category // a value was cut at its bound: what follows directly belongs to it
+	blob   int      // up to here there is base64 that says nothing
+	bare   int      // up to here goes a value without quotes that was no secret
+	tries  int      // to find one within it
+	depth  int      // layers of encoding around this text
 }
 
 type extent struct{ start, end int }
@@ -112,6 +113,16 @@ func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) b
 			return false
 		} else if n > 0 {
 			f.next, f.ask, f.sep = i+n, nothing, separator{}
+			return true
+		}
+	}
+	if f.ask != nothing && (b[i] == '@' || b[i] == '$') && f.sep.operated() && f.sep.opened == 0 { // @"…" of C#
+		if i+1 == len(b) && !final {
+			return false
+		}
+		if i+1 < len(b) && classes[b[i+1]]&quote != 0 {
+			f.sep.n++
+			f.next++
 			return true
 		}
 	}

@@ -9,20 +9,24 @@ import (
 // judge returns what of the value is secret.
 func (q *question) judge(f *finder, end int) (extent, Category) {
 	val := q.b[q.v:end]
-	if len(val) == 0 || placeholder(val) || string(val) == string(q.name) {
+	if len(val) == 0 || placeholder(val) || constant(val) || string(val) == string(q.name) {
 		return extent{}, ""
 	}
 	quoted := q.sep.opened != 0 && q.closed
 	if q.sep.inElement() {
 		return q.element(end)
 	}
-	if q.refused(val, quoted) {
+	if q.refused(f, val, quoted) {
 		return extent{}, ""
 	}
 	all, weak := extent{q.v, end}, !q.sep.operated() && !quoted
 	switch q.ask {
 	case forLogin:
 		return q.login(end, quoted)
+	case forToken, forKey:
+		if weak && f.command(q) { // wandb login …
+			return all.when(tokenLike(val, 20)), Token
+		}
 	case forArgument:
 		return q.argument(f, all)
 	case forScheme:
@@ -34,22 +38,32 @@ func (q *question) judge(f *finder, end int) (extent, Category) {
 	if bytes.Contains(val, []byte("://")) {
 		return all.when(q.ask != forKey && webhook(val)), Webhook
 	}
+	if q.phrase() && mnemonic(val) {
+		return all, Token
+	}
 	if bytes.IndexByte(val, ' ') >= 0 { // a scheme of its own, and a token
 		return all.when(bytes.Count(val, []byte(" ")) == 1 && tokenLike(last(val), 16)), Token
 	}
 	if q.ask == forSecret {
 		return all.when(q.password(val, quoted, weak)), Password
 	}
+	if p := q.pair(end); p.end > 0 && !weak && (q.ask == forToken || q.ask == forKey) && !q.code(val, quoted) {
+		return p, Password
+	}
 	return all.when(!q.code(val, quoted) && q.token(val, weak)), Token
 }
 
 // refused holds for a value whose name and signs make it none.
-func (q *question) refused(val []byte, quoted bool) bool {
+func (q *question) refused(f *finder, val []byte, quoted bool) bool {
 	weak := !q.sep.operated()
 	switch {
-	case q.sep.comma && !q.listed(val):
-	case q.ask == forSecret && weak && quoted && !shapeOf(val).random():
-	case q.ask < forScheme && weak && !quoted && !q.plainName():
+	case q.sep.comma && !q.listed(val) && !f.argued(q.b):
+	case q.sep.escaped && q.sep.opened == 0: // passwd:\s of a regular expression
+	case q.ask == forSecret && weak && quoted && !shapeOf(val).random() && !chosen(val):
+	case q.ask < forScheme && weak && !quoted && !q.plainName() && !q.dashed() && !f.set(q.b) && !f.command(q):
+	case string(q.name) == "PASS" && q.sep.eq == 0: // of a test
+	case len(q.name) == len("key") && f.harmless(q.b):
+	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 && q.b[f.last.start-1] == ':': // arn:…:secret:name
 	case val[0] == '{' && !quoted && shapeOf(val).digits == 0:
 	case q.ask == forToken && q.sep.eq == 0 && strings.HasSuffix(flat(q.name), "signature"):
 	default:
@@ -60,9 +74,12 @@ func (q *question) refused(val []byte, quoted bool) bool {
 
 // token holds for a value after a name like token, key or id.
 func (q *question) token(val []byte, weak bool) bool {
+	if val[0] == '\\' || len(val) > len(q.name) && bytes.EqualFold(val[:len(q.name)], q.name) && identifier(val) {
+		return false
+	}
 	switch q.ask {
 	case forToken:
-		return tokenLike(val, 8+4*b2i(weak)) && (!weak || shapeOf(val).random() || len(val) >= 40)
+		return tokenLike(val, 8+4*b2i(weak)) && (!weak || shapeOf(val).random() || len(val) >= 36)
 	case forKey:
 		return q.sep.operated() && tokenLike(val, 12) && one(val)
 	case forID:
@@ -75,7 +92,7 @@ func (q *question) token(val []byte, weak bool) bool {
 // more than one part, and the value no word in it. Lists of names have both of one kind.
 func (q *question) listed(val []byte) bool {
 	m := parse(q.name)
-	return m.parts > 1 && (shapeOf(val).digits > 0 || shapeOf(val).random())
+	return m.parts > 1 && !identifier(val) && (shapeOf(val).digits > 0 || shapeOf(val).random())
 }
 
 // one holds for a value in one piece.
@@ -98,58 +115,107 @@ func (q *question) password(val []byte, quoted, weak bool) bool {
 	switch {
 	case s.others == s.n && (!quoted || bytes.Contains(val, []byte("**"))):
 		return false
-	case weak && netrc(lineBefore(q.b, q.v)):
+	case weak && netrc(q.b, q.v):
 		return true
 	case q.code(val, quoted) || len(val) < 4 || !quoted && s.humps() && s.others == 0 && bytes.HasSuffix(q.name, []byte("Key")):
 		return false
+	case weak && quoted:
+		return s.random() || chosen(val)
+	case weak && val[0] == '-':
+		return false
+	case weak && q.dashed(), weak && q.env(): // --password …
+		return s.n >= 6 && (s.digits > 0 && s.lowers+s.uppers > 0 || s.others > 1 || s.random())
 	case weak: // password is …
-		return s.n >= 8 && s.random()
+		return s.n >= 8 && s.random() || q.sep.n > 2 && cisco(val)
 	case quoted:
 		return s.digits > 0 || s.others > 0 || s.n >= 6
 	case q.sep.eq > 0 && !q.sep.space:
 		return s.n >= 5 || s.digits > 0 && s.lowers+s.uppers > 0
 	}
-	return s.digits > 0 && s.lowers+s.uppers > 0 || s.others > 1 || s.random()
+	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6 && q.sep.eq == 0) || s.others > 1 || s.random() ||
+		s.n >= 12 && len(val)%4 == 0 && val[len(val)-1] == '=' // base64
 }
 
-// netrc holds for a line of a .netrc file: there password needs no sign.
-func netrc(line []byte) bool {
-	return bytes.Contains(line, []byte("login ")) && bytes.Contains(line, []byte("machine "))
-}
-
-// code holds for what is written in a program and names a value instead of being one.
-func (q *question) code(val []byte, quoted bool) bool {
-	if quoted {
-		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).random() && bytes.Count(val, []byte("/")) > 1
-	}
-	if bytes.ContainsAny(val, "([{") || bytes.HasPrefix(val, []byte("&")) || bytes.HasPrefix(val, []byte("*")) {
-		return true
-	}
+// chosen holds for what a person may have chosen for a password.
+func chosen(val []byte) bool {
 	s := shapeOf(val)
-	if val[0] == '/' && !s.random() {
-		return true
-	}
-	if bytes.IndexByte(val, '.') > 0 || bytes.Contains(val, []byte("::")) || bytes.Contains(val, []byte("->")) {
-		return identifiers(val) && (!s.random() || s.humps())
-	}
-	env := q.sep.eq > 0 && !q.sep.space
-	return !env && s.digits == 0 && s.others == bytes.Count(val, []byte("_")) && !s.random()
+	return s.n >= 6 && s.digits > 0 && s.lowers > 0 && bytes.IndexByte(val, ' ') < 0 && !identifier(val)
 }
 
-// identifiers holds for names joined by dots, colons and arrows, each beginning with a letter.
-func identifiers(val []byte) bool {
-	for _, part := range bytes.FieldsFunc(val, func(r rune) bool { return strings.ContainsRune(".:->", r) }) {
-		if classes[part[0]]&letter == 0 && part[0] != '_' {
-			return false
-		}
+// cisco holds for a password in the reversible form of a router: hex digits in pairs.
+func cisco(val []byte) bool {
+	s := shapeOf(val)
+	return s.hex && s.n >= 8 && s.n%2 == 0 && s.digits > 1 && s.lowers == 0
+}
+
+// env holds for the name of a variable of the environment.
+func (q *question) env() bool {
+	s := shapeOf(q.name)
+	return s.lowers == 0 && s.others > 0
+}
+
+// before returns the word before the last one. Over one that is longer than a name nobody looks: what stands
+// before it may be gone.
+func (f *finder) before(b []byte) name {
+	if f.last.end-f.last.start > maxName {
+		return name{}
 	}
-	return true
+	return wordBefore(b, f.last.start)
+}
+
+// set holds when the last word is named by a command or directive that gives it the next one: setenv, ENV, set.
+func (f *finder) set(b []byte) bool {
+	m := f.before(b)
+	return m.is("setenv") || m.is("env") || m.is("set")
+}
+
+// command holds for the login of a service's command.
+func (f *finder) command(q *question) bool {
+	m := f.before(q.b)
+	return (string(q.name) == "login" || string(q.name) == "auth") && m.parts > 0 && f.t.service(&m)
+}
+
+// argued holds when the last word is the first argument of a call, in quotes: put("password", "…").
+func (f *finder) argued(b []byte) bool {
+	i := f.last.start
+	return i > 1 && f.last.end-i <= maxName && classes[b[i-1]]&quote != 0 && b[i-2] == '('
+}
+
+// harmless holds when the word before the last makes it no secret: cache key.
+func (f *finder) harmless(b []byte) bool {
+	m := f.before(b)
+	return m.parts > 0 && harmless[string(m.part(m.parts-1))]
+}
+
+// phrase holds for names whose value is many words.
+func (q *question) phrase() bool {
+	name := flat(q.name)
+	return strings.HasSuffix(name, "mnemonic") || strings.HasSuffix(name, "phrase") || strings.HasSuffix(name, "seed")
+}
+
+// mnemonic holds for the words that stand for a key (BIP 39): twelve or more.
+func mnemonic(val []byte) bool {
+	words := bytes.Fields(val)
+	return len(words) >= 12 && len(words) <= 24 && !slices.ContainsFunc(words, func(w []byte) bool {
+		return len(w) < 3 || len(w) > 8 || runEnd(w, 0, lower) != len(w)
+	})
+}
+
+// netrc holds behind the login of a .netrc file, in the same line or the one before: there password needs no sign.
+func netrc(b []byte, i int) bool {
+	line := lineBefore(b, i)
+	if start := i - len(line); start > 0 && len(bytes.Fields(line)) == 1 {
+		line = lineBefore(b, start-1)
+		return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("login "))
+	}
+	return bytes.Contains(line, []byte("login ")) && (bytes.Contains(line, []byte("machine ")) || bytes.HasPrefix(line, []byte("default ")))
 }
 
 // element decides on each word of an XML element.
 func (q *question) element(end int) (extent, Category) {
 	val := q.b[q.v:end]
-	if !q.tag || val[0] == '(' || end < len(q.b) && q.b[end] != '<' && classes[q.b[end]]&line == 0 {
+	attr := q.ask == forSecret && q.sep.quoted && q.sep.n == 2 // <Setting Name="Password">
+	if !q.tag && !attr || val[0] == '(' || val[0] == '@' || attr && shapeOf(val).digits == 0 || end < len(q.b) && q.b[end] != '<' && classes[q.b[end]]&line == 0 {
 		return extent{}, ""
 	}
 	trimmed := bytes.TrimRight(val, " \t")
@@ -169,32 +235,4 @@ func (q *question) element(end int) (extent, Category) {
 		}
 	}
 	return extent{}, ""
-}
-
-// login decides on name:password of a command's -u or --user.
-func (q *question) login(end int, quoted bool) (extent, Category) {
-	val := bytes.TrimRight(q.b[q.v:end], "\"'`")
-	i := bytes.IndexByte(val, ':')
-	if i < 0 || len(val)-i < 6 || placeholder(val[i+1:]) || bytes.ContainsAny(val[i+1:], " {") {
-		return extent{}, ""
-	}
-	if s := shapeOf(val[i+1:]); s.digits == 0 && s.others == 0 && !s.random() {
-		return extent{}, ""
-	}
-	if quoted && !q.sep.operated() { // the argument as a whole
-		return extent{q.v, end}, Password
-	}
-	return extent{q.v + i + 1, end}, Password
-}
-
-// argument decides on what follows an option or a directive.
-func (q *question) argument(f *finder, all extent) (extent, Category) {
-	val := q.b[all.start:all.end]
-	s := shapeOf(val)
-	if string(q.name) == "-p" {
-		before := lineBefore(q.b, f.last.start)
-		command := slices.ContainsFunc([]string{"login", "sshpass", "mysql", "mongo", "ftp"}, func(c string) bool { return bytes.Contains(before, []byte(c)) })
-		return all.when(command && s.n >= 6 && s.digits > 0 && s.digits < s.n), Password
-	}
-	return all.when(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.random())), Password
 }

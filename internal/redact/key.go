@@ -25,17 +25,20 @@ const (
 var endings = map[string]ask{
 	"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
 	"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
+	"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
+	"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret, // of other languages
 	"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
 	"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
 	"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
 	"sharedkey": forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken, "sessionkey": forToken,
-	"credential": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
+	"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
 	"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
 	"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken, "seed": forToken,
+	"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken, "seedphrase": forToken, "recoveryphrase": forToken,
 	"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey, "connectionstring": forKey,
 	"key": forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
 	"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
-	"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "requirepass": forArgument, "masterauth": forArgument,
+	"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument, "requirepass": forArgument, "masterauth": forArgument,
 	"authorization": forAuth,
 }
 
@@ -74,9 +77,12 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// types may stand between the name of a variable and its value; words may stand between a secret's
+// between may stand between the name of a variable and its value; words may stand between a secret's
 // name and the secret.
-var between = wordSet("string str is was be equals const char text")
+var (
+	between = wordSet("string str is was be equals const char text by")
+	types   = wordSet("string str char text") // behind the name and a colon
+)
 
 // maxName bounds names of secrets, in bytes.
 const maxName = 80
@@ -110,7 +116,7 @@ func newTails() *tails {
 	for e := range endings {
 		add(e)
 	}
-	for _, e := range []string{"pass", "pat", "_pw", "-pw"} {
+	for _, e := range []string{"pass", "pat", "_pw", "-pw", ".pw", "identified"} {
 		add(e)
 	}
 	return t
@@ -129,7 +135,8 @@ var bundler = []byte("BUNDLE_")
 
 // asks returns what the word in b wants of the next value.
 func (t *tables) asks(b []byte) ask {
-	n := len(b)
+	whole := len(b)
+	n := whole
 	for n > 0 && classes[b[n-1]]&(digit|joint|dot) != 0 { // token2, password_1
 		n--
 	}
@@ -138,7 +145,10 @@ func (t *tables) asks(b []byte) ask {
 		return nothing
 	}
 	if b[0] == '-' && n == 2 {
-		return flags[b[1]]
+		if whole > n {
+			return nothing
+		}
+		return flags[b[1]].ask
 	}
 	if !t.tails.may(b) && !idEnding(b) && b[0] != '-' && !(b[0] == 'B' && bytes.HasPrefix(b, bundler)) {
 		return nothing
@@ -154,9 +164,6 @@ func idEnding(b []byte) bool {
 	n := len(b)
 	return n > 3 && b[n-1]|0x20 == 'd' && b[n-2]|0x20 == 'i' && (b[n-2] == 'I' || classes[b[n-3]]&joint != 0)
 }
-
-// flags are options of one letter. What -p takes depends on the command, see [question.argument].
-var flags = map[byte]ask{'u': forLogin, 'p': forArgument}
 
 func (t *tables) named(b []byte) ask {
 	m := parse(b)
@@ -176,6 +183,8 @@ func (t *tables) named(b []byte) ask {
 	}
 	last := string(m.part(m.parts - 1))
 	switch {
+	case m.is("identified"): // by
+		return forSecret
 	case bytes.HasPrefix(b, bundler):
 		return forToken
 	case last == "pass", last == "pw":
@@ -195,7 +204,9 @@ func (m *name) qualify(a ask, n int) ask {
 	switch {
 	case ending == "key" && apiKey(rest):
 		return forToken
-	case (ending == "key" || ending == "session") && len(rest) > 0 && (harmless[string(rest)] || harmless[string(m.before(len(rest)))]):
+	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of an assembly of .NET
+		return nothing
+	case (ending == "key" || ending == "session" && !hosted(rest)) && len(rest) > 0 && (harmless[string(rest)] || harmless[string(m.before(len(rest)))]):
 		return nothing
 	case len(ending) <= 4 && !whole && ending != "pwd": // monkey, author, aside
 		return nothing
@@ -204,6 +215,9 @@ func (m *name) qualify(a ask, n int) ask {
 	}
 	return a
 }
+
+// hosted holds for __Host-session, a cookie.
+func hosted(rest []byte) bool { return string(rest) == "host" }
 
 // apiKey holds for what makes a key one to get in with: these need not be split off by anything.
 func apiKey(rest []byte) bool {

@@ -52,16 +52,21 @@ func webhook(val []byte) bool {
 
 // placeholder holds for what stands where a secret would.
 func placeholder(val []byte) bool {
-	if len(val) <= 10 {
+	if len(val) <= 14 {
 		m := parse(val)
 		if nobody[string(m.text[:m.n])] {
 			return true
 		}
 	}
 	switch val[0] {
-	case '<', '[':
-		return val[0] == '<' || bytes.HasPrefix(val, []byte(mark))
+	case '<':
+		return true
+	case '[':
+		return bytes.HasPrefix(val, []byte(mark)) || bytes.Contains(val, []byte("]{")) // a regular expression
 	case '$', '%', '@':
+		if val[0] == '$' && bytes.Contains(val, []byte("->")) || verbs(val) {
+			return true
+		}
 		if variable(val) || len(val) > 1 && (val[1] == '(' || val[1] == '{') {
 			return true
 		}
@@ -92,7 +97,17 @@ func spoken(val []byte) bool {
 
 var nobody = wordSet(`null none nil true false undefined yes no password passwd token secret string changeme xxx yyy prompt required optional
 
-	default empty enabled disabled redacted hidden masked`)
+	default empty enabled disabled redacted hidden masked define defined undef passwort kennwort contrasena wachtwoord motdepasse senha`)
+
+// verbs holds for what a program formats: %s:%s.
+func verbs(val []byte) bool {
+	for i := 0; i+1 < len(val); i += 3 {
+		if val[i] != '%' || bytes.IndexByte([]byte("sdvqx"), val[i+1]) < 0 || i+2 < len(val) && classes[val[i+2]]&alnum_ != 0 {
+			return false
+		}
+	}
+	return val[0] == '%' && len(val)%3 > 0
+}
 
 // variable holds for $NAME, $1, $NAME/file, %NAME% and @NAME@.
 func variable(val []byte) bool {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"strings"
 )
 
 // long decides on a word of ten bytes or more: tokens by what they begin with, tokens by their form,
@@ -16,9 +15,15 @@ func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span
 	if kinds&digit == 0 && j-i < 24 {
 		return 0, false
 	}
-	if kinds&dot != 0 && discord(b[i:j]) {
+	if kinds&dot != 0 && (discord(b[i:j]) || atlas(b[i:j])) {
 		add(span{i, j, APIKey})
 		return j, false
+	}
+	if kinds&sign != 0 {
+		if s, category := f.t.encoded(b[i:j]); s.end > 0 {
+			add(span{i + s.start, i + s.end, category})
+			return i + s.end, false
+		}
 	}
 	if end := f.jwt(b, i, j, kinds, add); end > 0 {
 		return end, false
@@ -113,6 +118,54 @@ func discord(w []byte) bool {
 	return shapeOf(p[0]).mixed()
 }
 
+// atlas holds for a token of HCP Terraform.
+func atlas(w []byte) bool { return len(w) >= 60 && bytes.Index(w, []byte(".atlasv1.")) == 14 }
+
+// encoded finds a value behind its name in a text that is percent-encoded: password%3D…%26.
+func (t *tables) encoded(w []byte) (extent, Category) {
+	for at, tries := 0, 0; tries < maxTries; tries++ {
+		n := bytes.IndexByte(w[at:], '%')
+		if n < 0 || at+n+3 >= len(w) {
+			break
+		}
+		at += n + 3
+		if w[at-2] != '3' || w[at-1]|0x20 != 'd' {
+			continue
+		}
+		name := at - 3
+		for name > 0 && classes[w[name-1]]&(alnum_|joint) != 0 && at-name < maxName {
+			name--
+		}
+		if name > 1 && w[name-2] == '%' {
+			name = min(name+2, at-3) // the digits of %26
+		} else if name > 0 && w[name-1] == '%' {
+			name = min(name+2, at-3)
+		}
+		a := t.asks(w[name : at-3])
+		if a != forSecret && a != forToken {
+			continue
+		}
+		end := at
+		for end < min(len(w), at+maxValue) && !bytes.HasPrefix(w[end:], []byte("%26")) && classes[w[end]]&slash == 0 {
+			end++
+		}
+		val := w[at:end]
+		switch {
+		case a == forSecret && len(val) >= 6 && !placeholder(val) && !identifier(val), a == forToken && tokenLike(val, 12) && !placeholder(val):
+			return extent{at, end}, category(a)
+		}
+	}
+	return extent{}, ""
+}
+
+// category is what a value is that was asked for so.
+func category(a ask) Category {
+	if a == forSecret {
+		return Password
+	}
+	return Token
+}
+
 // jwt finds JSON web tokens (RFC 7519): parts of base64url joined by dots, of which the first is a JSON object.
 func (f *finder) jwt(b []byte, i, j int, kinds class, add func(span)) int {
 	if kinds&dot == 0 || kinds&upper == 0 {
@@ -154,78 +207,4 @@ func printable(raw []byte) bool {
 		}
 	}
 	return odd*10 <= len(raw)
-}
-
-// strong decides on a word that looks random, by what stands before it: the name of a service, a name that
-// says nothing, or nothing.
-func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
-	if kinds&digit == 0 {
-		return extent{}, ""
-	}
-	for b[j-1] == '.' {
-		j--
-	}
-	w := b[i:j]
-	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
-	if named == nil && len(w) < 31 {
-		return extent{}, ""
-	}
-	s := shapeOf(w)
-	switch {
-	case s.n == 66 && !s.hex && w[0] == '0' && w[1] == 'x' && shapeOf(w[2:]).hex: // a key of secp256k1
-		return extent{i, j}, Token
-	case s.hex && s.n >= 24 || s.n >= 16 && s.random() || uuid(w):
-	default:
-		return extent{}, ""
-	}
-	if t := tailOf(w); t >= 28 && !s.hex && s.mixed() && joined(w, t) {
-		return extent{i, j}, APIKey
-	}
-	if named == nil {
-		return extent{}, ""
-	}
-	m := parse(named)
-	if !signed && !f.t.services[string(m.text[:m.n])] || m.harmless() {
-		return extent{}, ""
-	}
-	if f.t.service(&m) || !s.hex && f.alone(b, &m) && plainToken(w) && bytes.IndexByte(w, '/') < 0 || s.mixed() && !s.hex && s.n >= 32 && plainToken(w) {
-		return extent{i, j}, Token
-	}
-	return extent{}, ""
-}
-
-// alone holds for a quoted value after a single word in lower case with which its line begins.
-func (f *finder) alone(b []byte, m *name) bool {
-	if f.sep.opened == 0 || f.sep.n != 2 || f.sep.operator || m.parts != 1 || m.n < 3 || m.n != f.last.end-f.last.start {
-		return false
-	}
-	return len(bytes.TrimSpace(lineBefore(b, f.last.start))) == 0
-}
-
-// named returns the word that names the one at i: in the same line and close.
-func (f *finder) named(b []byte, i int) []byte {
-	if n := f.last.end - f.last.start; n <= 0 || n > maxName || f.last.end > i || i-f.last.end > maxName || f.sep.n > 8 || f.sep.lines > 0 {
-		return nil
-	}
-	return f.last.name(b)
-}
-
-// plainToken holds for one piece of base64, or of base64url with few joints; paths and versions are not.
-func plainToken(w []byte) bool {
-	s := shapeOf(w)
-	return s.others*8 <= s.n && !bytes.ContainsAny(w, ".%") && w[0] != '/' && !bytes.Contains(w, []byte("//"))
-}
-
-// tailOf returns the length of the last part of a word.
-func tailOf(w []byte) int { return len(w) - 1 - bytes.LastIndexAny(w, "_-./+~%") }
-
-// joined holds for a short name in lower case, a joint and a random tail of t bytes.
-func joined(w []byte, t int) bool {
-	head := w[:len(w)-t]
-	if len(head) < 3 || len(head) > 24 || head[len(head)-1] != '_' && head[len(head)-1] != '-' {
-		return false
-	}
-	s := shapeOf(head)
-	tail := shapeOf(w[len(w)-t:])
-	return s.uppers == 0 && s.digits < 3 && tail.mixed() && tail.digits > 2 && !strings.HasPrefix(string(head), "sha") && !strings.HasPrefix(string(head), "md5")
 }

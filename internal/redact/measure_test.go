@@ -3,6 +3,7 @@
 package redact
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -108,7 +109,56 @@ var hostile = map[string]string{
 	"escapes": "\x1b[31m", "half": "\x1b[3", "nul": "\x00", "wide": "a\x00", "github": "ghp_", "known": "ghp_0123456789abcdef0123456789abcdef0123/", "jwt": "eyJhbGciOiJIUzI1NiJ9.",
 	"pgpass": "a:1:b:c:", "settings": "Endpoint=a;", "element": "<secret>a", "begin": "-----BEGIN PRIVATE KEY-----\n", "marks": "[REDACTED_", "names": "datadog 'x ", "dashes": "-", "slash": "/a",
 	"equals": "=", "space": " ", "newline": "\n", "hot": "password ", "name": "- name: password\n", "jdbc": "jdbc:a", "padding": "QUJD=", "bearer": "Bearer ", "u": "-u a", "ipv6": "::1:", "ones": "1:2:3:4:5:6:7:",
-	"underscore": "a_", "service": "Private-Lines: 1\n", "mysql": "mysql -pA1 ", "custom": "T-", "longline": "xyz T-", "scheme": "http://x.my.salesforce.com:",
+	"underscore": "a_", "service": "Private-Lines: 1\n", "mysql": "mysql -pA1 ", "custom": "T-", "longline": "xyz T-", "listed": "password=a,", "encoded": "x%3D", "passwords": "password%3Da", "call": "token(", "phrase": "mnemonic: aaa ", "login": "login a:",
+	"starred": "*:*:*:a:", "bots": "bot12345678:", "brackets": "[[", "nested": `{"a":`, "eyj": "eyJ", "letters": "a", "quote": `"`, "anchors": "password: &", "thin": "jdbc:oracle:a/", "ldap": "{SHA}", "user": "://a@",
+	"scheme": "http://x.my.salesforce.com:",
+}
+
+// BenchmarkHostile measures each of them, and an ordinary text to compare with. None may be slower by a factor of
+// twenty or so.
+func BenchmarkHostile(b *testing.B) {
+	const size = 1 << 20
+	for name, unit := range hostile {
+		text := []byte(strings.Repeat(unit, size/len(unit)))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				w := ruled(b).NewTable().Writer(discard{})
+				for rest := text; len(rest) > 0; {
+					k := min(len(rest), 32<<10)
+					w.Write(rest[:k])
+					rest = rest[k:]
+				}
+				w.Close()
+			}
+		})
+	}
+}
+
+// TestMemory: what a Writer holds does not depend on how much goes through it.
+func TestMemory(t *testing.T) {
+	held := func(text []byte) int {
+		w := ruled(t).NewTable().Writer(discard{})
+		most := 0
+		for len(text) > 0 {
+			k := min(len(text), 32<<10)
+			w.Write(text[:k])
+			text = text[k:]
+			most = max(most, cap(w.s.v.raw)+cap(w.s.v.b)+16*cap(w.s.v.cuts)+40*cap(w.s.finds)+cap(w.s.out))
+		}
+		w.Close()
+		return most
+	}
+	const most = 1 << 20
+	texts := map[string][]byte{"mixed": mixed(8 << 20), "colour": []byte(colour(string(mixed(1 << 20)))), "wide": []byte(wide(string(mixed(1<<20)), 0)),
+		"finds": bytes.Repeat([]byte("password=hunter2hunter2 "), 200_000), "secret": bytes.Repeat([]byte("aB3dE5fG7h"), 300_000)}
+	for name, text := range texts {
+		few, all := held(text[:len(text)/8]), held(text)
+		t.Logf("%-7s %5d KiB of %d KiB, %5d KiB of %d KiB", name, few>>10, len(text)>>13, all>>10, len(text)>>10)
+		if all > most {
+			t.Errorf("%s: holds %d bytes", name, all)
+		}
+	}
 }
 
 // TestHostile: memory does not grow with the text, and no text makes redaction more than some hundred times slower

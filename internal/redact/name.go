@@ -98,8 +98,12 @@ var digests = wordSet(`sum sums sha sha1 sha224 sha256 sha384 sha512 md5 h1 hash
 	crc blake2 image layer tree blob object parent index block tx transaction path file dir url uri href src name label title ref branch tag
 	cert certificate csr signature sig modulus serial address etags cid nar sri`)
 
-// harmless holds when a part of the name says that its value is a digest or an identifier.
+// harmless holds when a part of the name says that its value is a digest or an identifier, or all of it is one
+// letter and a digit: h1, t1.
 func (m *name) harmless() bool {
+	if m.n == 2 && classes[m.text[1]]&digit != 0 {
+		return true
+	}
 	for p := range m.parts {
 		if digests[string(m.part(p))] {
 			return true

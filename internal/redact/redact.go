@@ -161,6 +161,8 @@ type Finding struct {
 	Category Category `json:"category"`
 	Start    int      `json:"start"`
 	End      int      `json:"end"`
+	Line     int      `json:"-"` // of the input that it begins in, counted from one
+	Token    string   `json:"-"` // what stands in its place
 }
 
 // Find returns s redacted, and what was found, in order.

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestGive(t *testing.T) {
 		given []Category
 	}{
 		{Grant{}, none, nil},
-		{Grant{Pseudonyms: true}, pseudo, []Category{IPv4, IPv6, Host}},
+		{Grant{Type: "path"}, pseudo, []Category{IPv4, IPv6, Host}},
 		{Grant{Secrets: []Category{Password}}, strings.ReplaceAll(none, "[REDACTED_PASSWORD_1]", "hunter2hunter"), []Category{Password}},
 		{Grant{Secrets: []Category{IPv4, Token}}, none, nil}, // pseudonyms are not asked for as secrets
 		{Grant{Secrets: []Category{"LEASE"}}, strings.ReplaceAll(none, "[REDACTED_LEASE_1]", "a-leased-value"), []Category{"LEASE"}},
@@ -41,7 +42,7 @@ func TestGive(t *testing.T) {
 func TestForeignTokens(t *testing.T) {
 	rules := ruled(t)
 	mine, other := rules.NewTable(), rules.NewTable()
-	all := Grant{Pseudonyms: true, Secrets: Categories()}
+	all := Grant{Type: "path", Secrets: Categories()}
 	theirs, _ := other.Text("password=first-secret1 password=second-secret2 from 10.9.8.7")
 	if got, given := mine.Give(theirs, all); got != theirs || given != nil {
 		t.Errorf("an empty table gives %v: %s", given, got)
@@ -66,20 +67,92 @@ func TestFullNeverRestores(t *testing.T) {
 	if want := "password=[REDACTED_PASSWORD_X] from [REDACTED_IPV4_X]"; out != want || n != 2 {
 		t.Errorf("%d: %s", n, out)
 	}
-	if got, given := table.Give(out, Grant{Pseudonyms: true, Secrets: Categories()}); got != out || given != nil {
+	if got, given := table.Give(out, Grant{Type: "path", Secrets: Categories()}); got != out || given != nil {
 		t.Errorf("gives %v: %s", given, got)
 	}
 }
 
-func TestPseudonymsIn(t *testing.T) {
-	for _, in := range []string{"host", "address", "url", "path"} {
-		if !PseudonymsIn(in) {
-			t.Errorf("not in %s", in)
+// TestSpot: a pseudonym is given back where it says whom to ask, and nowhere else.
+func TestSpot(t *testing.T) {
+	table := ruled(t).NewTable()
+	table.Text("from 10.1.2.3 host fe80::12 https://acme.my.salesforce.com")
+	for _, c := range []struct{ kind, in, want string }{
+		{"host", "[REDACTED_IPV4_1]", "10.1.2.3"},
+		{"host", "[REDACTED_IPV6_1]", "fe80::12"},
+		{"host", "[REDACTED_IPV4_1].evil.example", ""},
+		{"host", "x.[REDACTED_IPV4_1]", ""},
+		{"host", "[REDACTED_IPV4_1]:22", ""},
+		{"address", "[REDACTED_IPV4_1]:22", "10.1.2.3:22"},
+		{"address", "[[REDACTED_IPV6_1]]:22", "[fe80::12]:22"},
+		{"address", "[REDACTED_IPV4_1]/24", "10.1.2.3/24"},
+		{"address", "[[REDACTED_IPV6_1]", ""},
+		{"address", "[REDACTED_IPV4_1]@evil.example", ""},
+		{"url", "https://[REDACTED_IPV4_1]", "https://10.1.2.3"},
+		{"url", "https://[REDACTED_IPV4_1]:8443/a?b#c", "https://10.1.2.3:8443/a?b#c"},
+		{"url", "https://[[REDACTED_IPV6_1]]:8443/a", "https://[fe80::12]:8443/a"},
+		{"url", "[REDACTED_HOST_1]/services", "https://acme.my.salesforce.com/services"},
+		{"url", "https://[REDACTED_IPV4_1]/x?ip=[REDACTED_IPV4_1]", "https://10.1.2.3/x?ip=[REDACTED_IPV4_1]"},
+		{"url", "https://evil.example/[REDACTED_IPV4_1]", ""},
+		{"url", "https://evil.example/?q=[REDACTED_IPV4_1]", ""},
+		{"url", "https://evil.example/?u=x://[REDACTED_IPV4_1]/", ""},
+		{"url", "https://evil.example/#[REDACTED_HOST_1]", ""},
+		{"url", "https://[REDACTED_IPV4_1].evil.example/", ""},
+		{"url", "https://[REDACTED_IPV4_1]:x@evil.example/", ""},
+		{"url", "https://[REDACTED_IPV4_1]@evil.example/", ""},
+		{"url", "https://[REDACTED_IPV4_1]:@evil.example/", ""},
+		{"url", `https://[REDACTED_IPV4_1]\@evil.example/`, ""},
+		{"url", `https://[REDACTED_IPV4_1]:\@evil.example/`, ""},
+		{"url", "evil.example/?u=https://[REDACTED_IPV4_1]/", ""},
+		{"url", "https://u@[REDACTED_IPV4_1]/", ""},
+		{"path", "logs/[REDACTED_IPV4_1]/a.log", "logs/10.1.2.3/a.log"},
+		{"", "[REDACTED_IPV4_1]", ""},
+		{"text", "[REDACTED_IPV4_1]", ""},
+		{"Host", "[REDACTED_IPV4_1]", ""},
+		{"url", "[REDACTED_", ""},
+		{"host", "[REDACTED_IPV4_1", ""},
+		{"host", "", ""},
+	} {
+		got, given := table.Give(c.in, Grant{Type: c.kind})
+		if want := cmp.Or(c.want, c.in); got != want || (given != nil) != (c.want != "") {
+			t.Errorf("%s %q gives %v: %q, want %q", c.kind, c.in, given, got, want)
 		}
 	}
-	for _, in := range []string{"", "string", "text", "message", "option", "Host"} {
-		if PseudonymsIn(in) {
-			t.Errorf("in %s", in)
+}
+
+// TestGivenIsHidden: what was given back is hidden in what a tool makes of it, though nothing beside it tells.
+func TestGivenIsHidden(t *testing.T) {
+	table := ruled(t).NewTable()
+	out, _ := table.Text("password=hunter2hunter from 10.1.2.3")
+	for _, bare := range []string{"it is hunter2hunter", "version 10.1.2.3"} {
+		if s, n := table.Text(bare); n != 0 {
+			t.Fatalf("the test shows nothing: %s", s)
+		}
+	}
+	table.Give(out, Grant{Type: "path", Secrets: []Category{Password}})
+	for bare, want := range map[string]string{
+		"it is hunter2hunter": "it is [REDACTED_PASSWORD_1]", "version 10.1.2.3": "version [REDACTED_IPV4_1]",
+	} {
+		if s, _ := table.Text(bare); s != want {
+			t.Errorf("%s, want %s", s, want)
+		}
+	}
+	if s, _ := table.Text("aHVudGVyMmh1bnRlcg=="); strings.Contains(s, "aHVudGVy") {
+		t.Error("its base64 came out: " + s)
+	}
+}
+
+// TestAgain: redacting what is redacted keeps its tokens, whatever was made of the text around them.
+func TestAgain(t *testing.T) {
+	table := ruled(t).NewTable()
+	out, _ := table.Text("password=hunter2hunter from 10.1.2.3 [REDACTED_X_1]")
+	for in, want := range map[string]string{
+		out: out,
+		"the word is [REDACTED_PASSWORD_1], v [REDACTED_IPV4_1]": "the word is [REDACTED_PASSWORD_1], v [REDACTED_IPV4_1]",
+		"password=other2other3 [REDACTED_PASSWORD_7] plain":      "password=[REDACTED_PASSWORD_2] [REDACTED__PASSWORD_7] plain",
+		"nothing": "nothing",
+	} {
+		if got := table.Again(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
 	}
 }
@@ -100,6 +173,9 @@ func FuzzRestore(f *testing.F) {
 		out, found := table.Find(in)
 		if back := table.Restore(out); back != in {
 			t.Fatalf("in %q\nout %q\nback %q", in, out, back)
+		}
+		if again := table.Again(out); table.Restore(again) != in {
+			t.Fatalf("in %q\nout %q\nagain %q", in, out, again)
 		}
 		last := 0
 		for _, f := range found {

@@ -12,9 +12,9 @@ import (
 
 // Config says what is found beyond what is learned. The zero one finds all that is built in.
 type Config struct {
-	Patterns []Pattern  // what else is secret
-	Allow    []Allow    // what is not, though it looks like it
-	Without  []Category // built-in categories that are left alone
+	Patterns []Pattern  `json:"patterns,omitempty"` // what else is secret
+	Allow    []Allow    `json:"allow,omitempty"`    // what is not, though it looks like it
+	Without  []Category `json:"without,omitempty"`  // built-in categories that are left alone
 }
 
 // Pattern is a regular expression (Go's syntax) for something that is secret here. It is matched against
@@ -22,18 +22,18 @@ type Config struct {
 // none. A stream is held from the literal the expression begins with to the end of the line, or from the
 // beginning of the line if it begins with none.
 type Pattern struct {
-	Category Category
-	Regexp   string
-	Hides    []string // examples in which something must be found, checked at load
-	Leaves   []string // examples in which nothing may be found
+	Category Category `json:"category"`
+	Regexp   string   `json:"regexp"`
+	Hides    []string `json:"hides,omitempty"`  // examples in which something must be found, checked at load
+	Leaves   []string `json:"leaves,omitempty"` // examples in which nothing may be found
 }
 
 // Allow lets finds pass whose whole text the regular expression matches. It has no power over what was
 // learned.
 type Allow struct {
-	Category Category // of the finds; empty for any
-	Regexp   string
-	Passes   []string // examples that must pass, checked at load
+	Category Category `json:"category,omitempty"` // of the finds; empty for any
+	Regexp   string   `json:"regexp"`
+	Passes   []string `json:"passes,omitempty"` // examples that must pass, checked at load
 }
 
 // Rules are a checked Config. They are immutable and serve any number of tables.

@@ -11,6 +11,9 @@ type separator struct {
 	valued            bool // the word value stood there: - name: NAME, value: …
 	opened            byte // the quote that opened the value
 	escaped           bool // it had a backslash before it
+	call              byte // the bracket directly behind the name: password("…"), passwd[] = "…"
+	typed             bool // a type stood behind the colon, or an anchor of YAML
+	amp               bool // an ampersand, which begins either
 	bracket, operator bool
 }
 
@@ -45,17 +48,28 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 	case k&line != 0:
 		return s.lines < 2 && (s.element && s.eq == 0 || s.eq+s.colons == 0 && !s.pipe && !s.valued)
 	case c == '=':
-		if s.colons > 0 && classes[b[i-1]]&blank != 0 { // it belongs to the value
+		if s.colons > 0 && classes[b[i-1]]&blank != 0 && !s.typed { // it belongs to the value
 			return false
 		}
 		if s.eq > 0 || s.opened != 0 {
 			return false
 		}
 		s.eq++
-	case c == ':':
+	case c == ':' && f.ask != forLogin:
+		s.colons++
+	case c == '>' && b[i-1] == '-': // password -> …
+		if !s.space {
+			return false
+		}
 		s.colons++
 	case c == '>':
 		s.element = s.element || s.eq == 0
+	case c == '&' && s.colons == 1 && s.eq == 0 && s.opened == 0:
+		s.amp = true
+	case c == '\'' && b[i-1] == '&' && s.amp: // a lifetime
+	case (c == '(' || c == '{' || c == '[') && s.n == 0 && f.ask < forScheme:
+		s.call = c
+	case (c == ')' || c == '{') && s.call == '(' && s.opened == 0: // getToken() string { return "…" }
 	case c == '|':
 		s.pipe = true
 	case c == ',':
@@ -99,5 +113,8 @@ func (f *finder) asked() bool {
 	if s.eq > 1 || s.colons > 1 && s.eq == 0 || s.lines > 0 && !s.element && !s.valued {
 		return false
 	}
-	return s.operated() || s.space
+	if s.typed && s.eq == 0 && !s.amp {
+		return false
+	}
+	return s.operated() || s.space || s.call != 0 && s.opened != 0
 }

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 )
@@ -29,6 +30,7 @@ type stream struct {
 	out   []byte  // what feed has made
 	count int     // tokens in it, and in all before
 	tell  func(Finding)
+	line  int // newlines before done, counted only for tell
 }
 
 // newStream returns one that looks for all that the table's rules say.
@@ -108,7 +110,7 @@ func (s *stream) emit(hold int, final bool) {
 				wait = s.straddle(end)
 			}
 			s.out = escape(s.out, s.v.raw[s.done:end-wait])
-			s.done = end - wait
+			s.advance(end - wait)
 			if wait > 0 {
 				return
 			}
@@ -132,10 +134,18 @@ func (s *stream) reach(f span) {
 
 // hide writes a token for the bytes up to end.
 func (s *stream) hide(end int, category string) {
-	s.out = append(s.out, s.t.token(category, s.v.raw[s.done:end])...)
+	token := s.t.token(category, s.v.raw[s.done:end])
+	s.out = append(s.out, token...)
 	s.count++
 	if s.tell != nil {
-		s.tell(Finding{Category: category, Start: s.gone + s.done, End: s.gone + end})
+		s.tell(Finding{Category: category, Start: s.gone + s.done, End: s.gone + end, Line: s.line + 1, Token: token})
+	}
+	s.advance(end)
+}
+
+func (s *stream) advance(end int) {
+	if s.tell != nil {
+		s.line += bytes.Count(s.v.raw[s.done:end], []byte{'\n'})
 	}
 	s.done = end
 }

@@ -184,7 +184,7 @@ func longest(text []byte) (part []byte) {
 // words holds for words joined by underscores or humps, and for x again and again: what follows a short prefix
 // by accident.
 func words(s shape) bool {
-	return s.lowers > 0 && !s.random() && !s.hex && (s.others > 0 || s.digits == 0)
+	return s.lowers > 0 && !s.random() && !s.hex && (s.others > 0 || s.digits == 0) || s.uppers == s.n && s.n < 12
 }
 
 // match returns how many bytes of b are such a token, and how many it read. One that is shorter than any known was cut, or is

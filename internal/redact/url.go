@@ -9,6 +9,9 @@ import (
 // jdbc takes the scheme of JDBC, behind which stands a URL.
 func (f *finder) jdbc(b []byte, i, j int, final bool, add func(span)) (int, bool) {
 	k := runEnd(b[:min(len(b), j+maxLogin)], j+1, alnum_|joint|sign)
+	if bytes.HasPrefix(b[j+1:k], []byte("oracle")) {
+		return thin(b, i, k, final, add)
+	}
 	rest := b[k:min(len(b), k+3)]
 	if len(rest) < 3 && !final && strings.HasPrefix("://", string(rest)) {
 		return 0, true
@@ -17,6 +20,21 @@ func (f *finder) jdbc(b []byte, i, j int, final bool, add func(span)) (int, bool
 		return 0, false
 	}
 	return f.url(b, i, k, final, add)
+}
+
+// thin takes a URL of Oracle's driver from its second colon on: jdbc:oracle:thin:user/password@host.
+func thin(b []byte, i, k int, final bool, add func(span)) (int, bool) {
+	end, open := urlEnd(b, k, maxAuthority, "", final)
+	if open {
+		return 0, true
+	}
+	login, _, at := bytes.Cut(b[k:end], []byte("@"))
+	_, password, both := bytes.Cut(login, []byte("/"))
+	if !at || !both || len(password) == 0 || placeholder(password) {
+		return 0, false
+	}
+	add(span{i, end, Connection})
+	return end, false
 }
 
 // url finds user and password in a URL whose scheme is b[i:j]. Of one that only says where (http, git,
@@ -34,7 +52,18 @@ func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool)
 	if at < 0 {
 		return tenant(b, i, from, to, final, add)
 	}
-	_, password, both := bytes.Cut(authority[:at], []byte(":"))
+	user, password, both := bytes.Cut(authority[:at], []byte(":"))
+	if bytes.IndexByte(user, '[') >= 0 { // of a synopsis
+		return from, false
+	}
+	if !both && len(user) >= 20 && tokenLike(user, 20) && one(user) { // a token alone
+		category := Token
+		if _, known, _, _ := f.t.token(b, from, from, true); known != "" {
+			category = known
+		}
+		add(span{from, from + at, category})
+		return from + at, false
+	}
 	if !both || len(password) == 0 || placeholder(password) {
 		return from, false
 	}
@@ -72,7 +101,8 @@ var (
 	tenants = []string{".my.salesforce.com", ".supabase.co", ".online.tableau.com", ".snowflakecomputing.com", ".azconfig.io", ".vault.azure.net",
 		".azuredatabricks.net", ".cloud.databricks.com", ".okta.com", ".auth0.com", ".atlassian.net", ".zendesk.com", ".freshdesk.com", ".myshopify.com",
 		".cognitiveservices.azure.com", ".openai.azure.com", ".servicebus.windows.net", ".documents.azure.com", ".turso.io", ".upstash.io"}
-	hooks = []string{"hooks.slack.com", "hooks.zapier.com", ".webhook.office.com", "discord.com/api/webhooks", "discordapp.com/api/webhooks"}
+	hooks = []string{"hooks.slack.com", "hooks.zapier.com", ".webhook.office.com", "discord.com/api/webhooks", "discordapp.com/api/webhooks",
+		"outlook.office.com/webhook", "open.feishu.cn/open-apis/bot", "open.larksuite.com/open-apis/bot", "maker.ifttt.com/trigger", "hc-ping.com"}
 )
 
 // tenant decides on a URL without a user.

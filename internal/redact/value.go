@@ -2,6 +2,9 @@ package redact
 
 import "bytes"
 
+// maxPhrase bounds a mnemonic without quotes: 24 words of eight letters and a blank.
+const maxPhrase = 24 * 9
+
 // maxTries bounds how often the same text is taken for a value: key=key=key=…
 const maxTries = 16
 
@@ -25,8 +28,8 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 	if open {
 		return v, true
 	}
-	if q.scheme(end) {
-		f.ask = nothing // Bearer asks for itself
+	if scheme, own := q.scheme(end); scheme {
+		f.ask, f.scheme = nothing, own // Bearer asks for itself
 		return v, false
 	}
 	q.closed = closed
@@ -44,6 +47,9 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 		f.tail = category
 	}
 	f.sep, f.last = separator{}, extent{v, v}
+	if s.end-s.start == keyID { // its secret may follow
+		f.last = s
+	}
 	return s.end, false
 }
 
@@ -93,16 +99,31 @@ func (q *question) extent(final bool) (end int, closed, open bool) {
 // hold any sign, where the next name begins.
 func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
 	i := q.v
-	for i < limit && !q.ends(i, limit) {
+	if q.ask == forToken && q.phrase() {
+		limit = min(limit, q.v+maxPhrase)
+	}
+	element := q.sep.inElement()
+	for i < limit && !q.ends(i, limit) && !(!element && i > q.v && q.another(i)) {
 		i++
 	}
 	if i == limit && limit == len(q.b) && limit < q.v+maxValue && !final {
 		return 0, false, true
 	}
-	if q.ask == forSecret && !q.sep.inElement() {
+	if q.ask == forSecret && !element {
 		i = q.v + passwordEnd(q.b[q.v:i])
 	}
 	return i, false, false
+}
+
+// another holds at a sign behind which another name and value stand: Password=…;Encrypt=true. When the bytes do not
+// suffice to tell, neither do they for the value's end.
+func (q *question) another(i int) bool {
+	if c := q.b[i]; c != ',' && c != ';' && c != '&' {
+		return false
+	}
+	b := q.b[:min(len(q.b), i+1+maxName)]
+	n := runEnd(b, i+1, alnum_|joint)
+	return n > i+1 && n < len(b) && (b[n] == '=' || b[n] == ':')
 }
 
 // ends holds for a byte that no value without quotes goes over.
@@ -111,6 +132,8 @@ func (q *question) ends(i, limit int) bool {
 	switch {
 	case q.sep.inElement():
 		return k&line != 0 || c == '<' || c == '\\'
+	case k&blank != 0 && i > q.v && q.ask == forToken && q.phrase() && classes[q.b[i-1]]&lower != 0: // the words of a mnemonic
+		return false
 	case k&(gap|quote) != 0 || q.inURL && c == '&':
 		return true
 	case q.ask == forSecret && c == '\\': // \n of a string in a string
@@ -123,33 +146,28 @@ func (q *question) ends(i, limit int) bool {
 	return k&stop != 0 && i > q.v
 }
 
-// passwordEnd returns where a password ends in text without white space: before a sign behind which another
-// name and value stand (Password=…;Encrypt=true), and without brackets and commas at its end.
+// passwordEnd returns where a password ends, without brackets and commas at its end.
 func passwordEnd(text []byte) int {
-	for i, c := range text {
-		if c != ',' && c != ';' && c != '&' || i == 0 {
-			continue
-		}
-		n := runEnd(text, i+1, alnum_|joint)
-		if n > i+1 && n < len(text) && (text[n] == '=' || text[n] == ':') {
-			text = text[:i]
-			break
-		}
+	if bytes.HasSuffix(text, []byte("):")) { // of a function in Python
+		text = text[:len(text)-2]
 	}
 	return len(bytes.TrimRight(text, ",;)]}"))
 }
 
-// scheme holds when the value begins with the name of an authentication scheme, which then asks itself.
-func (q *question) scheme(end int) bool {
+// scheme holds when the value begins with the name of an authentication scheme, which then asks itself; any other
+// name behind Authorization is one of a service's own.
+func (q *question) scheme(end int) (yes, own bool) {
 	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
-	if len(w) > 12 || len(w) < 5 {
-		return false
+	if len(w) > 12 || len(w) < 3 {
+		return false, false
 	}
+	next := q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' '
 	switch flat(w) {
 	case "bearer", "basic", "token", "negotiate", "apikey", "digest":
-		return q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' ' || q.ask == forAuth
+		return next || q.ask == forAuth, false
 	}
-	return false
+	own = q.ask == forAuth && q.sep.opened == 0 && next && runEnd(w, 0, letter|joint) == len(w)
+	return own, own
 }
 
 func b2i(b bool) int {

@@ -19,7 +19,7 @@ func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
 	if j == len(b) && j-i < maxWord && !final {
 		return false
 	}
-	if kinds&alnum_ == 0 { // a dash, a dot
+	if kinds&alnum_ == 0 && (f.ask == nothing || f.sep.opened == 0) { // a dash, a dot
 		if f.sep.operated() { // a comment
 			f.ask = nothing
 		}
@@ -27,7 +27,7 @@ func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
 		f.next, f.open = j, 0
 		return true
 	}
-	if f.ask != nothing && f.asked() && !f.passing(b[i:j]) {
+	if f.ask != nothing && f.asked() && !f.passing(b, i, j) {
 		end, open := f.value(b, i, final, add)
 		if open {
 			return false
@@ -112,11 +112,8 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 			return f.leave(i, j, end, open)
 		}
 	}
-	if f.passing(b[i:j]) {
-		f.sep.n += uint16(j - i)
-		if b[j-1] == 'e' {
-			f.sep = separator{valued: true}
-		}
+	if f.passing(b, i, j) {
+		f.pass(b[i:j])
 		return j, false
 	}
 	if kinds&letter == 0 {
@@ -124,6 +121,9 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 		return j, false
 	}
 	f.ask = f.t.asks(b[i:j])
+	if f.scheme {
+		f.ask, f.scheme = forScheme, false
+	}
 	if j < len(b) && b[j] == '=' {
 		if end, open := settings(b, i, j, final); open || end > 0 {
 			if end > 0 {
@@ -133,7 +133,7 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 		}
 	}
 	if f.ask == nothing && j-i > 2 && b[i] == '-' && b[i+1] == 'p' {
-		if mysql(b, i) {
+		if attached(b, i, j) {
 			add(span{i + 2, j, Password})
 		}
 	}
@@ -155,17 +155,37 @@ func (f *finder) leave(i, j, end int, open bool) (int, bool) {
 //	<add key="Password" value="…">
 //	- name: PASSWORD
 //	  value: …
-func (f *finder) passing(w []byte) bool {
-	s := &f.sep
-	if f.ask == nothing || f.ask >= forScheme || len(w) > 6 || s.eq+s.colons > 0 || s.pipe || s.element {
+//	password: string = "…"
+//	password: &anchor …
+func (f *finder) passing(b []byte, i, j int) bool {
+	s, w := &f.sep, b[i:j]
+	if f.ask == nothing || f.ask >= forScheme || s.pipe || s.element {
+		return false
+	}
+	if (len(w) > 2 || s.amp) && s.colons == 1 && s.eq == 0 && s.lines == 0 {
+		return s.opened == 0 && (s.amp && (b[i-1] == '&' || b[i-1] == '\'') || len(w) <= 6 && types[string(bytes.ToLower(w))])
+	}
+	if len(w) <= 2 && s.opened == 0 && s.operated() && j < len(b) && classes[b[j]]&quote != 0 { // b"…", r'…'
+		return true
+	}
+	if len(w) > 6 || s.eq+s.colons > 0 {
 		return false
 	}
 	low := string(bytes.ToLower(w))
-	return low == "value" || s.lines == 0 && !s.comma && between[low]
+	return low == "value" || s.lines == 0 && !s.comma && (between[low] || s.call == '(' && low == "return") ||
+		f.ask == forSecret && len(w) == 1 && classes[w[0]]&digit != 0 && s.n == 1 // Cisco: password 7 …
 }
 
-// mysql holds when a command of MySQL stands before i in its line: these take -pPASSWORD.
-func mysql(b []byte, i int) bool { return bytes.Contains(lineBefore(b, i), []byte("mysql")) }
+// pass goes over a word that is passing.
+func (f *finder) pass(w []byte) {
+	f.sep.n += uint16(len(w))
+	switch {
+	case f.sep.colons > 0 && (len(w) > 2 || f.sep.amp):
+		f.sep.typed = true
+	case len(w) == len("value") && string(bytes.ToLower(w)) == "value":
+		f.sep = separator{valued: true}
+	}
+}
 
 // lineBefore returns what of the line stands before i, no more than lineLook.
 func lineBefore(b []byte, i int) []byte {

@@ -40,10 +40,12 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 	}{
 		{"an agent is hired and sees its tools", func() { d.agent = hire(t, d.u); d.tools() }},
 		{"it reads the project's history", d.history},
+		{"what it reads is redacted, and it works on with the tokens", d.hidden},
 		{"it is told what it got wrong", d.mistakes},
 		{"it is kept from what it may not see", d.forbidden},
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
+		{"the user asks another model about a log", d.paste},
 		{"the gateway is killed between calls", d.killedBetween},
 		{"the gateway is killed in mid-call", d.killedWithin},
 		{"the gateway is killed at any moment", d.killedAnywhere},
@@ -68,6 +70,12 @@ type day struct {
 	lost    map[string]bool // attempts whose result the gateway took with it
 }
 
+// What the project holds and the model may not learn.
+const (
+	serverAddress  = "10.20.30.40"
+	serverPassword = "correct-Horse7battery"
+)
+
 const keyBody = "bm9ib2R5IG1heSBzZWUgdGhpcyBsaW5lIG9mIGEga2V5IHRoYXQgb3BlbnMgbm90aGluZw"
 
 // prepare gives the user a key, a project with history, and beside it what the project must not show.
@@ -89,6 +97,11 @@ func (d *day) prepare() {
 	u.write(filepath.Join(u.project, "deploy.pem"), block)
 	u.must(u.project, "git", "add", "deploy.pem")
 	u.must(u.project, "git", "commit", "-qm", "add a key by mistake")
+	server := filepath.Join(u.project, serverAddress) // a checkout for each server, named after it
+	u.must(u.home, "git", "init", "-q", server)
+	u.write(filepath.Join(server, ".env"), "DB_PASSWORD="+serverPassword+"\nDATABASE_URL=postgres://app:"+serverPassword+"@"+serverAddress+":5432/app\n")
+	u.must(server, "git", "add", ".env")
+	u.must(server, "git", "commit", "-qm", "deploy to host "+serverAddress)
 	u.must(u.home, "git", "-C", "diary", "commit", "-q", "--allow-empty", "-m", "dear diary")
 	u.must(u.project, "ln", "-s", "../diary", "shortcut")
 	index := filepath.Join(u.project, "stuck", ".git", "index") // whoever reads this index waits for ever
@@ -130,8 +143,10 @@ func (d *day) expect(bad bool, tool string, input map[string]any, tells ...strin
 			d.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.text)
 		}
 	}
-	if strings.Contains(got.text, keyBody) {
-		d.t.Errorf("%s %v shows the key: %s", tool, input, got.text)
+	for _, secret := range []string{keyBody, serverPassword, serverAddress} {
+		if strings.Contains(got.text, secret) {
+			d.t.Errorf("%s %v shows %s: %s", tool, input, secret, got.text)
+		}
 	}
 	return got.text
 }
@@ -144,6 +159,19 @@ func (d *day) history() {
 	token, _, _ = strings.Cut(token, "]")
 	d.allowed("system_echo", map[string]any{"message": "[REDACTED_" + token + "]"}, "REDACTED")
 	d.allowed("git_status", map[string]any{"repo": ".", "path": "-----BEGIN OPENSSH PRIVATE KEY-----" + keyBody + "-----END OPENSSH PRIVATE KEY-----"})
+}
+
+// hidden reads what names a server and its password. The address comes back as a token that opens the server's
+// checkout; the password's stays a token wherever the agent puts it.
+func (d *day) hidden() {
+	told := d.allowed("system_echo", map[string]any{"message": "deployed to host " + serverAddress}, "deployed to host [REDACTED_IPV4_1]")
+	_, token, _ := strings.Cut(strings.TrimSpace(told), "host ")
+	token, _, _ = strings.Cut(token, "]")
+	token += "]"
+	d.allowed("git_log", map[string]any{"repo": token}, "deploy to host "+token)
+	d.allowed("git_show", map[string]any{"repo": d.u.project + "/" + token, "rev": "HEAD"}, "DB_PASSWORD=[REDACTED_PASSWORD_1]", "DATABASE_URL=[REDACTED_CONNECTION_STRING_1]")
+	d.allowed("system_echo", map[string]any{"message": "[REDACTED_PASSWORD_1]"}, "[REDACTED__PASSWORD_1]")
+	d.refused("failed", "git_log", map[string]any{"repo": "[REDACTED_PASSWORD_1]"}, "[REDACTED__PASSWORD_1]")
 }
 
 func (d *day) mistakes() {
@@ -208,5 +236,25 @@ func (d *day) byHand() {
 	out, code := u.does(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "jail", "run", "--yes", "--ro", u.home, "--exec", "cat", "--", "sh", "-c", "cat "+d.key+" || cat plan")
 	if code != 0 || !strings.Contains(out, "stone") || strings.Contains(out, keyBody) {
 		d.t.Errorf("a cage of the user's own, around the whole home: exit code %d: %s", code, out)
+	}
+}
+
+// paste is a log on its way to a model that Bailey does not see, and the answer on its way back.
+func (d *day) paste() {
+	u := d.u
+	const secret = "wXq7-Lm2vR9t"
+	log := filepath.Join(u.home, "app.log")
+	u.write(log, "app[7]: DB_PASSWORD="+secret+" at 10.4.5.6\napp[7]: refused by 10.4.5.6\n")
+	clean := u.must(u.home, "sh", "-c", "bailey redact < app.log 2> said")
+	if strings.Contains(clean, secret) || strings.Contains(clean, "10.4.5.6") || strings.Count(clean, "[REDACTED_IPV4_1]") != 2 {
+		d.t.Errorf("what goes to the model: %s", clean)
+	}
+	back := "$(grep -o 's-[0-9a-z]*$' said)"
+	if out, code := u.does(u.home, "sh", "-c", "echo '[REDACTED_PASSWORD_1]' | setsid -w bailey redact --restore --session "+back); code != 1 || strings.Contains(out, secret) {
+		d.t.Errorf("restored for nobody: exit code %d: %s", code, out)
+	}
+	answer := u.must(u.home, "sh", "-c", "echo 'change [REDACTED_PASSWORD_1] on [REDACTED_IPV4_1]' | BAILEY_OPERATOR=1 bailey redact --restore --yes --session "+back+" 2> /dev/null")
+	if answer != "change "+secret+" on 10.4.5.6\n" {
+		d.t.Errorf("what comes back: %s", answer)
 	}
 }

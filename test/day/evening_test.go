@@ -34,6 +34,11 @@ type receipt struct {
 func (d *day) evening() {
 	d.persist()
 	d.agent.leave()
+	for _, secret := range []string{keyBody, serverPassword, serverAddress} {
+		if out, code := d.u.does(d.u.home, "grep", "-rlF", secret, ".bailey"); code != 1 {
+			d.t.Errorf("Bailey's home holds %s: exit code %d: %s", secret, code, out)
+		}
+	}
 	var list struct{ Receipts []struct{ ID string } }
 	d.decode(d.u.must(d.u.project, "bailey", "receipts", "list", "--limit", "1000", "--json"), &list)
 	slices.Reverse(list.Receipts)

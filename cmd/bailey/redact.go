@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// redaction is the words of `bailey redact`.
+type redaction struct {
+	session                string
+	restore, report, lines bool
+	yes                    bool
+}
+
+func (a *app) redactVerb() *cobra.Command {
+	var r redaction
+	cmd := &cobra.Command{
+		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
+		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
+[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in.
+What was hidden is counted on stderr at the end, with the session that has the map and the command that
+gives it back. Ctrl-C is the end of the input.
+
+The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
+and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
+
+--restore puts back what the tokens in stdin stand for, and leaves those of no secret of the session. It is
+an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
+--yes. The ledger has it (redact.restore) before the first byte comes out.
+
+--report prints what would be hidden, by category, and no text; nothing is kept.
+
+--jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
+"end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
+redacted. A line that is none, or longer than 16 MiB, ends it with its number and exit code 2.
+
+With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
+
+Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
+what comes out before you give it away.`,
+		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.redact(cmd.Context(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.session, "session", "", "go on with the session `ID`")
+	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
+	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
+	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
+	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
+	cmd.RegisterFlagCompletionFunc("session", keptIDs)
+	return cmd
+}
+
+// query checks that the words go together.
+func (r redaction) query() (gateway.RedactQuery, error) {
+	q := gateway.RedactQuery{Mode: gateway.Hide, Session: bailey.SessionID(r.session)}
+	why, cure := "", ""
+	switch {
+	case r.report && (r.restore || r.lines) || r.restore && r.lines:
+		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
+	case r.restore && r.session == "":
+		why, cure = "--restore wants the session whose tokens they are", "bailey redact printed it: --session s-…"
+	case r.report && r.session != "":
+		why, cure = "--report has no session: nothing is kept of it", "leave --session out"
+	case r.yes && !r.restore:
+		why, cure = "--yes is for --restore", "leave it out"
+	case r.restore:
+		q.Mode = gateway.Restore
+	case r.report:
+		q.Mode = gateway.Report
+	case r.lines:
+		q.Mode = gateway.Lines
+	}
+	if why != "" {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: cure}
+	}
+	return q, nil
+}
+
+// redact streams stdin through the gateway. The detectors and the maps are there: this process has neither.
+func (a *app) redact(ctx context.Context, r redaction) error {
+	out := a.stdout
+	if a.json && !r.report {
+		a.stdout = a.stderr // for all that is said, errors too
+	}
+	q, err := r.query()
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var op gateway.Operator
+	if r.restore {
+		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
+			return err
+		}
+	}
+	if isTerminal(os.Stdin) {
+		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
+	}
+	flow, in, stop := interruptible(ctx, a.stdin)
+	defer stop()
+	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
+	defer stop()
+	done, err := c.Redact(flow, q, op, in, out)
+	if err == nil {
+		err = a.summed(r, done)
+	}
+	if err == nil && interrupted(ctx) {
+		return exit(128 + int(syscall.SIGINT))
+	}
+	return err
+}
+
+// summed says what it came to.
+func (a *app) summed(r redaction, done gateway.Redacted) error {
+	switch {
+	case r.report:
+		return a.reported(done)
+	case r.restore:
+		return a.restored(done)
+	}
+	return a.hidden(done)
+}
+
+// mayRestore asks for a session that is there, and for a person who wants it.
+func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes bool) (gateway.Operator, error) {
+	var s keptSessions
+	if err := c.Look(ctx, gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
+		return "", err
+	}
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Sessions[0].Texts, "text"))
+	return operatorBeside(ctx, "redact --restore", question, yes)
+}

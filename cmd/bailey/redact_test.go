@@ -1,0 +1,297 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// profiled is the program, and at its end it says on stderr how many allocations package redact made.
+func profiled() {
+	runtime.MemProfileRate = 1
+	code := run(context.Background(), func() {}, os.Args[1:])
+	runtime.GC() // the profile is of the last cycle but one
+	runtime.GC()
+	records := make([]runtime.MemProfileRecord, 100_000)
+	n, ok := runtime.MemProfile(records, true)
+	if !ok {
+		panic("there are more records than that")
+	}
+	total := 0
+	for _, r := range records[:n] {
+		if ofRedact(r.Stack()) {
+			total += int(r.AllocObjects)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "profiled %d, redact allocated %d times\n", n, total)
+	os.Exit(code)
+}
+
+// ofRedact holds for what package redact allocates but for its initialisation, which comes before the rate is set, is
+// sampled by chance, and is TestStartsLight's.
+func ofRedact(stack []uintptr) (is bool) {
+	frames := runtime.CallersFrames(stack)
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name, ok := strings.CutPrefix(f.Function, "bailey/internal/redact.")
+		if is = is || ok; ok && name == "init" {
+			return false
+		}
+	}
+	return is
+}
+
+// TestClientHasNoDetectors: what starts often starts light. The thin client of a call and of redact makes nothing of
+// the detectors; where they are made, in bench, the same look sees them.
+func TestClientHasNoDetectors(t *testing.T) {
+	y := newYard(t)
+	y.must(y.program, "run", "system.echo", "-i", "message=hi") // starts the gateway, which is another program
+	file := filepath.Join(y.repo, "log")
+	text := "from 10.1.2.3 password=hunter2hunter\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		has  bool
+	}{
+		{[]string{"run", "system.echo", "-i", "message=password=hunter2hunter"}, false},
+		{[]string{"redact"}, false}, {[]string{"redact", "--report"}, false}, {[]string{"redact", "--jsonl"}, false},
+		{[]string{"status"}, false}, {[]string{"bench", "redact", file}, true},
+	} {
+		cmd := y.command("bailey-profiled", c.args...)
+		cmd.Stdin = strings.NewReader(text)
+		if c.args[len(c.args)-1] == "--jsonl" {
+			cmd.Stdin = strings.NewReader(`{"text":"from 10.1.2.3"}`)
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", c.args, err, out)
+		}
+		m := regexp.MustCompile(`profiled (\d+), redact allocated (\d+) times`).FindSubmatch(out)
+		if m == nil || len(m[1]) < 3 {
+			t.Fatalf("%v: nothing was profiled:\n%s", c.args, out)
+		}
+		if has := string(m[2]) != "0"; has != c.has {
+			t.Errorf("%v: package redact allocated %s times", c.args, m[2])
+		}
+	}
+}
+
+// session redacts text and returns what came out and its session.
+func (y *yard) session(text string) (string, bailey.SessionID) {
+	y.t.Helper()
+	cmd := y.command(y.program, "redact", "--json")
+	var said bytes.Buffer
+	cmd.Stdin, cmd.Stderr = strings.NewReader(text), &said
+	out, err := cmd.Output()
+	var sum struct{ Session bailey.SessionID }
+	if err != nil || json.Unmarshal(said.Bytes(), &sum) != nil || sum.Session == "" {
+		y.t.Fatalf("%v: %s", err, &said)
+	}
+	return string(out), sum.Session
+}
+
+// TestRestoreAsks: on the terminal that controls it, while stdin and stdout are files. Nothing but yes is a yes, and
+// without one nothing is read, comes out or is recorded.
+func TestRestoreAsks(t *testing.T) {
+	y := newYard(t)
+	clean, id := y.session("from 10.1.2.3")
+	for _, c := range []struct {
+		keys, out string
+		code      int
+	}{
+		{"\n", "", exitDenied}, {"n\n", "", exitDenied}, {"\x1b", "", exitDenied}, {"yy\n", "", exitDenied}, {"y\n", "from 10.1.2.3", exitOK},
+	} {
+		master, slave := pty(t)
+		cmd := y.command(y.program, "redact", "--restore", "--session", string(id))
+		var out, said bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = strings.NewReader(clean), &out, &said, []*os.File{slave}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		s := &screen{asked: make(chan struct{})}
+		go s.watch(master)
+		select {
+		case <-s.asked:
+		case <-time.After(patience):
+			cmd.Process.Kill()
+			t.Fatalf("never asked: %s%s", s.text(), &said)
+		}
+		master.WriteString(c.keys)
+		cmd.Wait()
+		recorded := strings.Contains(y.ledger(), `"redact.restore"`)
+		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == exitOK) || !strings.Contains(s.text(), string(id)+" stand for (1 text)?") {
+			t.Errorf("%q: code %d, out %q, recorded %v\n%s%s", c.keys, code(cmd), &out, recorded, s.text(), &said)
+		}
+	}
+	if !strings.Contains(y.ledger(), fmt.Sprintf(`{"session":"%s","operator":"terminal","person":`, id)) {
+		t.Error("the ledger does not say by what right")
+	}
+}
+
+func (y *yard) ledger() string {
+	y.t.Helper()
+	b, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestKilledRedaction: a client that is killed half-way leaves no connection in the gateway.
+func TestKilledRedaction(t *testing.T) {
+	y := newYard(t)
+	y.session("from 10.1.2.3")
+	gate := y.gateway()
+	sockets := func() (n int) {
+		list, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", gate))
+		for _, f := range list {
+			if to, _ := os.Readlink(f); strings.HasPrefix(to, "socket:") {
+				n++
+			}
+		}
+		return n
+	}
+	before := sockets()
+	var all []*exec.Cmd
+	for range 3 {
+		cmd := y.command(y.program, "redact")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(in, "a line\nand from 10.1.2.3 ")
+		io.ReadFull(out, make([]byte, 7))
+		all = append(all, cmd)
+	}
+	if n := sockets(); n != before+3 {
+		t.Errorf("%d connections, want %d", n, before+3)
+	}
+	for _, cmd := range all {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	y.await("the end of the connections", func() bool { return sockets() == before })
+}
+
+// TestInterruptedRedaction: Ctrl-C is the end of a log that is followed, with its session; where nobody takes the output, the
+// next one ends it all the same.
+func TestInterruptedRedaction(t *testing.T) {
+	y := newYard(t)
+	for _, stalled := range []bool{false, true} {
+		cmd := y.command(y.program, "redact")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const setPipeSize, page = 1031, 4096 // F_SETPIPE_SZ, fcntl(2)
+		if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, out.(*os.File).Fd(), setPipeSize, page); errno != 0 {
+			t.Fatal(errno)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(in, "from 10.1.2.3 and on\n")
+		io.ReadFull(out, make([]byte, 5))
+		if stalled {
+			log := &again{text: []byte("from 10.1.2.3\n")}
+			go io.Copy(in, log)
+			y.await("more input than the output's pipe takes", func() bool { return log.given.Load() > 112<<10 })
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		if stalled {
+			ended := make(chan struct{})
+			go func() { cmd.Wait(); close(ended) }()
+			y.await("its end", func() bool {
+				select {
+				case <-ended:
+					return true
+				default:
+					cmd.Process.Signal(syscall.SIGINT)
+					return false
+				}
+			})
+		} else {
+			io.Copy(io.Discard, out)
+			cmd.Wait()
+		}
+		if code(cmd) != 130 || !stalled && !strings.Contains(said.String(), "--restore --session s-") {
+			t.Errorf("stalled %v: code %d, %s", stalled, code(cmd), &said)
+		}
+	}
+}
+
+// TestRedactHoldsLittle: neither the client nor the gateway grows with the text.
+func TestRedactHoldsLittle(t *testing.T) {
+	y := newYard(t)
+	pass := func(size int) (client int64, gate int) {
+		cmd := y.command(y.program, "redact")
+		line := []byte("2026-01-02 from 10.1.2.3 to host password=hunter2hunter and more\n")
+		cmd.Stdin = io.LimitReader(&again{text: line}, int64(size))
+		cmd.Stdout = io.Discard
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", y.gateway()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
+		gate, _ = strconv.Atoi(string(peak[1]))
+		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, gate
+	}
+	client, gate := pass(2 << 20)
+	client2, gate2 := pass(64 << 20)
+	t.Logf("client %d KiB and then %d, gateway %d and then %d", client, client2, gate, gate2)
+	if client2-client > 24<<10 || gate2-gate > 24<<10 {
+		t.Errorf("client %d KiB and then %d, gateway %d and then %d", client, client2, gate, gate2)
+	}
+}
+
+// again is a text without an end.
+type again struct {
+	text  []byte
+	at    int
+	given atomic.Int64
+}
+
+func (a *again) Read(b []byte) (int, error) {
+	n := copy(b, a.text[a.at:])
+	a.at = (a.at + n) % len(a.text)
+	a.given.Add(int64(n))
+	return n, nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/redact"
+)
+
+// hidden says on stderr what was hidden, and how it comes back.
+func (a *app) hidden(r gateway.Redacted) error {
+	back := ""
+	if r.Session != "" {
+		back = "bailey redact --restore --session " + string(r.Session)
+	}
+	if a.json {
+		return a.print(struct {
+			OK bool `json:"ok"`
+			gateway.Redacted
+			Restore string `json:"restore,omitempty"`
+		}{true, r, back})
+	}
+	var parts []string
+	for _, h := range r.Categories {
+		part := fmt.Sprintf("%d %s", h.Finds, h.Category)
+		if h.Distinct < h.Finds {
+			part += fmt.Sprintf(" (%d different)", h.Distinct)
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		fmt.Fprintln(a.stderr, "bailey: nothing was found to hide")
+	} else {
+		fmt.Fprintf(a.stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
+	}
+	if r.Lost > 0 {
+		fmt.Fprintf(a.stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
+	}
+	if back != "" {
+		fmt.Fprintf(a.stderr, "  to give them back in an answer: %s\n", back)
+	}
+	return nil
+}
+
+func (a *app) restored(r gateway.Redacted) error {
+	if a.json {
+		return a.print(struct {
+			OK       bool             `json:"ok"`
+			Session  bailey.SessionID `json:"session"`
+			Restored int              `json:"restored"`
+			Left     int              `json:"left"`
+		}{true, r.Session, r.Restored, r.Left})
+	}
+	fmt.Fprintf(a.stderr, "bailey: %s given back\n", times(r.Restored, "token"))
+	if r.Left > 0 {
+		fmt.Fprintf(a.stderr, "  %s left as it stands: nothing in this session has it\n", times(r.Left, "token"))
+	}
+	return nil
+}
+
+func (a *app) reported(r gateway.Redacted) error {
+	if a.json {
+		return a.print(struct {
+			OK         bool             `json:"ok"`
+			Found      int              `json:"found"`
+			Categories []gateway.Hidden `json:"categories"`
+		}{true, r.Hidden, r.Categories})
+	}
+	if r.Hidden == 0 {
+		_, err := fmt.Fprintln(a.stdout, "nothing was found to hide")
+		return err
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "category\tfinds\tdifferent\tfirst line\t")
+	for _, h := range r.Categories {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
+	}
+	return w.Flush()
+}
+
+// times is a number and what is counted.
+func times(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey/internal/gateway"
+	"bailey/internal/redact"
+)
+
+// ruleLines are the rules of one's own, a line each: what an operator compares before they hold. None hides its
+// end by being long.
+func ruleLines(c redact.Config) string {
+	var lines []string
+	for _, p := range c.Patterns {
+		lines = append(lines, folded("hides "+p.Category+": ", p.Regexp)...)
+	}
+	for _, a := range c.Allow {
+		lines = append(lines, folded("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
+	}
+	for _, w := range c.Without {
+		lines = append(lines, "does not hide "+w)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// folded breaks what is longer than a line that is shown whole.
+func folded(head, text string) (lines []string) {
+	const width = 200
+	for r := range slices.Chunk([]rune(text), width) {
+		lines = append(lines, head+string(r))
+		head = strings.Repeat(" ", len(head))
+	}
+	return lines
+}
+
+func anyOr(category redact.Category) string {
+	if category == "" {
+		return "ANY CATEGORY"
+	}
+	return category
+}
+
+// loosened says in words what would be shown under now that was hidden under old.
+func loosened(old, now redact.Config) string {
+	var words []string
+	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	for _, w := range now.Without {
+		if !slices.Contains(old.Without, w) {
+			say("what is built in no longer hides %s", w)
+		}
+	}
+	for _, a := range now.Allow {
+		if !slices.ContainsFunc(old.Allow, func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
+			say("finds of %s pass that the expression matches", anyOr(a.Category))
+		}
+	}
+	for _, p := range old.Patterns {
+		if !slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category && p.Regexp == q.Regexp }) {
+			say("a pattern of %s is gone or another", p.Category)
+		}
+	}
+	var out strings.Builder
+	for _, w := range words {
+		fmt.Fprintf(&out, "  ! less is hidden: %s\n", w)
+	}
+	return out.String()
+}
+
+// ruleCounts is the rules of one's own in a few words, "" when there are none.
+func ruleCounts(c redact.Config) string {
+	var parts []string
+	count := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		}
+	}
+	count(len(c.Patterns), "pattern", "patterns")
+	count(len(c.Allow), "allowance", "allowances")
+	count(len(c.Without), "category not hidden", "categories not hidden")
+	if parts == nil {
+		return ""
+	}
+	return strings.Join(parts, ", ") + ", beside what is built in"
+}
+
+// examineRedaction is a finding about rules of one's own, none where there are none.
+func examineRedaction(home gateway.Home, s status) []finding {
+	const name = "redaction"
+	c := s.Redaction
+	if !s.Running {
+		last, _ := lastApplied(home) // a ledger that cannot be read is a finding of its own
+		c = last.Redaction
+	}
+	tried := "counted the rules of this home: " + ruleCounts(c)
+	switch {
+	case len(c.Allow)+len(c.Without) > 0:
+		return []finding{{name, warning, tried + "; agents see what these allowances and categories let pass: " + strings.Join(passing(c), ", "),
+			"take out of settings.yaml what need not pass, then bailey init --apply"}}
+	case len(c.Patterns) > 0:
+		return []finding{{name, good, tried, ""}}
+	}
+	return nil
+}
+
+// passing names what is let pass.
+func passing(c redact.Config) []string {
+	list := slices.Clone(c.Without)
+	for _, a := range c.Allow {
+		list = append(list, anyOr(a.Category)+" "+a.Regexp)
+	}
+	return list
+}

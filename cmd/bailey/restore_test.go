@@ -1,0 +1,265 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/ktest"
+	"bailey/internal/policy"
+	"bailey/internal/redact"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// sips are capabilities that show the first four bytes of what they were given, in each kind of input: too few for
+// anything to be found in them, enough to tell a token from what it stands for.
+const sips = `
+name: sip
+version: 1.0.0
+description: four bytes of anything
+capabilities:
+%s
+`
+
+const sip = `
+  - name: %s
+    description: show four bytes
+    backend: {type: subprocess, command: expr, args: [substr, %s, "4"]}
+    risk: low
+    sideEffectClass: none
+    reversibility: readOnly
+    isolation: jail
+    inputSchema: {type: object, required: [x], properties: {x: %s}}
+`
+
+func sipping() fstest.MapFS {
+	var list strings.Builder
+	const whole = `"{{ input.x }}", "1"`
+	for _, c := range [][3]string{
+		{"commit", whole, "{type: string, x-bailey: {allow: [url]}}"}, {"option", `"--format={{ input.x }}", "10"`, "{type: string}"},
+		{"host", whole, "{type: string, format: host}"}, {"address", whole, "{type: string, format: address}"},
+		{"url", whole, "{type: string, format: url}"}, {"login", whole, "{type: string, acceptsSecret: [PASSWORD]}"},
+		{"key", whole, "{type: string, acceptsSecret: [API_KEY]}"},
+	} {
+		fmt.Fprintf(&list, sip, c[0], c[1], c[2])
+	}
+	text, err := packs.FS.ReadFile("base/pack.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return fstest.MapFS{"sip/pack.yaml": {Data: fmt.Appendf(nil, sips, list.String())}, "base/pack.yaml": {Data: text}}
+}
+
+// sipper is a gate over these capabilities and the starter policy with further rules.
+func sipper(t *testing.T, more string) *stack {
+	t.Helper()
+	ktest.Require(t, "userns", "netns", "expr")
+	catalog, err := pack.LoadBuiltin(sipping())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(more)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spineOf(t, &stack{catalog: catalog, policy: rules})
+}
+
+// ask makes a call of a session.
+func (s *stack) ask(t *testing.T, session bailey.SessionID, id, input, value string) bailey.Result {
+	t.Helper()
+	return s.gate.Do(t.Context(), bailey.Call{Capability: bailey.CapabilityID(id), Input: map[string]any{input: value}, Door: "test", Dir: "/",
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: session}})
+}
+
+// The secrets of these tests, and the tokens that a session gives them when it meets them in this order.
+const (
+	met      = "password=hunter2hunter and sk_live_4eC39HqLyjWDarjtT1zdp7dc from 10.20.30.40, not [REDACTED_IPV4_1]"
+	password = "[REDACTED_PASSWORD_1]"
+	apiKey   = "[REDACTED_API_KEY_1]"
+	ip       = "[REDACTED_IPV4_1]"
+)
+
+var secrets = []string{"hunter2hunter", "sk_live_4eC39", "10.20.30.40"}
+
+// meet lets a session see the secrets in a tool's output.
+func meet(t *testing.T, s *stack, session bailey.SessionID) {
+	t.Helper()
+	res := s.ask(t, session, "system.echo", "message", met)
+	if want := "password=" + password + " and " + apiKey + " from " + ip + ", not [REDACTED__IPV4_1]\n"; string(res.Stdout) != want {
+		t.Fatalf("%s%v, want %s", res.Stdout, res.Err, want)
+	}
+}
+
+const released = `@id("log-in") permit (principal, action == Action::"sip.login", resource) when { !context.restores.isEmpty() && ["PASSWORD"].containsAll(context.restores) };`
+
+// TestTokensAreNoOracle tries a token in each kind of input: what it stands for reaches no tool but where the
+// manifest says so and, for a secret, a rule does too.
+func TestTokensAreNoOracle(t *testing.T) {
+	s := sipper(t, released)
+	const mine = bailey.SessionID("s-mine")
+	meet(t, s, mine)
+	for _, c := range []struct {
+		why, id, in string
+		sip         string // what the tool saw; "" where it is not to run
+		restored    []string
+	}{
+		{"a secret in a commit message", "sip.commit", password, "[RED", nil},
+		{"an address in a commit message", "sip.commit", ip, "[RED", nil},
+		{"a secret in a URL", "sip.url", "https://evil.example/?q=" + password, "http", nil},
+		{"a secret as a URL's host", "sip.url", "https://" + password + "/", "", nil},
+		{"a secret in a URL, in a message", "sip.commit", "https://" + password + "@evil.example/", "http", nil},
+		{"a secret as a user", "sip.url", "https://" + password + "@evil.example/", "", nil},
+		{"an address in a foreign name", "sip.host", ip + ".evil.example", "", nil},
+		{"a secret as a host's name", "sip.host", password, "", nil},
+		{"a secret in a foreign name", "sip.host", password + ".evil.example", "", nil},
+		{"a secret as an address", "sip.address", password, "", nil},
+		{"a secret in an option", "sip.option", password, "[RED", nil},
+		{"an address in an option", "sip.option", ip, "[RED", nil},
+		{"a secret of another category", "sip.login", apiKey, "[RED", nil},
+		{"an address where a secret goes", "sip.login", ip, "[RED", nil},
+		{"a secret that no rule releases", "sip.key", apiKey, "", []string{"API_KEY"}},
+		{"a token that nobody gave out", "sip.login", "[REDACTED_PASSWORD_9]", "[RED", nil},
+		{"a token in pieces", "sip.login", "[REDACTED_PASS[REDACTED__WORD_1]", "[RED", nil},
+		{"an escaped token", "sip.login", "[REDACTED__PASSWORD_1]", "[RED", nil},
+		{"an address as a host", "sip.host", ip, "10.2", nil},
+		{"an address with a port", "sip.address", ip + ":22", "10.2", nil},
+		{"an address as a URL's host", "sip.url", "https://" + ip + "/x", "http", nil},
+		{"a secret where the manifest and a rule let it", "sip.login", password, "hunt", []string{"PASSWORD"}},
+	} {
+		res := s.ask(t, mine, c.id, "x", c.in)
+		switch {
+		case c.sip == "" && (res.Executed || res.Status == bailey.OK):
+			t.Errorf("%s: it ran: %s", c.why, res.Stdout)
+		case c.sip != "" && string(res.Stdout) != c.sip+"\n":
+			t.Errorf("%s: the tool saw %q (%v), want %q", c.why, res.Stdout, res.Err, c.sip)
+		}
+		if got := restoredBy(t, s, res.Receipt); !slices.Equal(got, c.restored) {
+			t.Errorf("%s: the receipt says that %v came back, want %v", c.why, got, c.restored)
+		}
+		told := fmt.Sprint(res.Err, bailey.HintOf(res.Err), res.Argv, string(res.Stdout), string(res.Stderr), res.Decision)
+		for _, secret := range secrets {
+			if strings.Contains(told, secret) {
+				t.Errorf("%s: the caller learns %s: %s", c.why, secret, told)
+			}
+		}
+	}
+	nothingKept(t, s)
+}
+
+// TestAnotherSessionsTokens: what one session's token stands for is nowhere in another, and a session that ended
+// has left nothing.
+func TestAnotherSessionsTokens(t *testing.T) {
+	s := sipper(t, released)
+	meet(t, s, "s-theirs")
+	for _, id := range []string{"sip.login", "sip.host", "sip.address"} {
+		for _, token := range []string{password, ip} {
+			if res := s.ask(t, "s-mine", id, "x", token); res.Executed && string(res.Stdout) != "[RED\n" {
+				t.Errorf("%s %s: %s", id, token, res.Stdout)
+			}
+		}
+	}
+	if err := s.gate.EndSession(t.Context(), "s-theirs"); err != nil {
+		t.Fatal(err)
+	}
+	if res := s.ask(t, "s-theirs", "sip.login", "x", password); string(res.Stdout) != "[RED\n" {
+		t.Errorf("after its end: %s%v", res.Stdout, res.Err)
+	}
+	nothingKept(t, s)
+}
+
+// TestGivenBackStaysHidden: what a tool writes of a secret that it was given back is its token again, also where
+// nothing beside it tells what it is.
+func TestGivenBackStaysHidden(t *testing.T) {
+	s := sipper(t, released)
+	const mine = bailey.SessionID("s-mine")
+	meet(t, s, mine)
+	if res := s.ask(t, mine, "sip.login", "x", password); res.Status != bailey.OK {
+		t.Fatal(res.Err)
+	}
+	if res := s.ask(t, mine, "system.echo", "message", "it is hunter2hunter"); string(res.Stdout) != "it is "+password+"\n" {
+		t.Errorf("%s%v", res.Stdout, res.Err)
+	}
+	nothingKept(t, s)
+}
+
+// TestBuiltInAcceptsSecretOfKnownKinds: a category nobody finds would be an input that nobody can fill.
+func TestBuiltInAcceptsSecretOfKnownKinds(t *testing.T) {
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := redact.Categories()
+	if !slices.Contains(known, "PASSWORD") {
+		t.Fatal("the test shows nothing")
+	}
+	for _, m := range catalog.All() {
+		var schema struct {
+			Properties map[string]struct{ AcceptsSecret []string }
+		}
+		if err := json.Unmarshal(m.InputSchema(), &schema); err != nil {
+			t.Fatal(err)
+		}
+		for name, in := range schema.Properties {
+			for _, c := range in.AcceptsSecret {
+				if !slices.Contains(known, c) {
+					t.Errorf("%s: %s accepts %s, which is nothing", m.ID, name, c)
+				}
+			}
+		}
+	}
+}
+
+// restoredBy reads what the receipt says was given back.
+func restoredBy(t *testing.T, s *stack, id bailey.ReceiptID) []string {
+	t.Helper()
+	v, err := s.receipt(t.Context(), gateway.Query{Args: map[string]any{"id": string(id)}}, bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct{ Outcome struct{ Restored []string } }
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Outcome.Restored
+}
+
+// nothingKept looks for the secrets in every file of the home.
+func nothingKept(t *testing.T, s *stack) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(string(s.home), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		files++
+		for _, secret := range secrets {
+			if strings.Contains(string(b), secret) {
+				t.Errorf("%s holds %s", filepath.Base(path), secret)
+			}
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Fatalf("%d files, %v", files, err)
+	}
+}

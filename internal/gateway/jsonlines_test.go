@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"bailey"
+	"bailey/internal/redact"
+)
+
+// answerLines answers in, written in pieces of n bytes.
+func answerLines(table *redact.Table, in string, n int) (string, *tally, error) {
+	var out bytes.Buffer
+	l := &jsonLines{table: table, tally: &tally{}, w: &out}
+	for in != "" {
+		k := min(n, len(in))
+		if _, err := l.Write([]byte(in[:k])); err != nil {
+			return out.String(), l.tally, err
+		}
+		in = in[k:]
+	}
+	err := l.Close()
+	return out.String(), l.tally, err
+}
+
+func TestJSONLines(t *testing.T) {
+	const in = `{"text":"nothing"}` + "\r\n" + `{"id":[1,{"text":"password=x"}],"text":"über password=hunter2hunter","host":"10.1.2.3"}` + "\n" +
+		` { "text" : "a<b \u00fc\ud83d\ude00 from 10.1.2.3, \"password\": \"hunter2hunter\"" } ` + "\n" + `{"text":""}`
+	const want = `{"text":"nothing","findings":[]}` + "\n" +
+		`{"text":"über password=[REDACTED_PASSWORD_1]","findings":[{"category":"PASSWORD","start":15,"end":28}]}` + "\n" +
+		`{"text":"a<b ü😀 from [REDACTED_IPV4_1], \"password\": \"[REDACTED_PASSWORD_1]\"","findings":[{"category":"IPV4","start":16,"end":24},{"category":"PASSWORD","start":39,"end":52}]}` + "\n" +
+		`{"text":"","findings":[]}` + "\n"
+	for _, n := range []int{1, 7, len(in)} {
+		got, tally, err := answerLines(NewRedaction().newTable(), in, n)
+		if err != nil || got != want {
+			t.Errorf("in pieces of %d: %v\n got %s\nwant %s", n, err, got, want)
+		}
+		r := tally.result()
+		if r.Hidden != 3 || len(r.Categories) != 2 || r.Categories[0] != (Hidden{"PASSWORD", 2, 1, 2}) || r.Categories[1] != (Hidden{"IPV4", 1, 1, 3}) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestBadJSONLines: each is named by its number, nothing of it is said, and what came before is answered.
+func TestBadJSONLines(t *testing.T) {
+	for line, why := range map[string]string{
+		"":                                    "no JSON object",
+		"   ":                                 "no JSON object",
+		"x-s3cret":                            "no JSON object",
+		`["x-s3cret"]`:                        "no JSON object",
+		`"x-s3cret"`:                          "no JSON object",
+		`{"text":"x-s3cret"`:                  "no JSON object",
+		`{"text":"x-s3cret",}`:                "no JSON object",
+		`{"text":"x-s3cret" "a":1}`:           "no JSON object",
+		`{x-s3cret}`:                          "no JSON object",
+		`{"text":"x-s3cret"}{"text":""}`:      "more than one",
+		`{"text":"x-s3cret"} x`:               "more than one",
+		`{"Text":"x-s3cret"}`:                 "no text",
+		`{}`:                                  "no text",
+		`{"text":7}`:                          "no string",
+		`{"text":null}`:                       "no string",
+		`{"text":["x-s3cret"]}`:               "no string",
+		`{"text":"a","text":"x-s3cret"}`:      "two texts",
+		`{"text":"a","te\u0078t":"x-s3cret"}`: "two texts",
+		"{\"text\":\"x-s3cret \xff\"}":        "not UTF-8",
+		"{\"text\":\"x\",\"\xc3\":1}":         "not UTF-8",
+		`{"text":"x-s3cret \ud800"}`:          "surrogate",
+		`{"text":"\udc00\ud800"}`:             "surrogate",
+		`{"text":"\ud83d\u0041"}`:             "surrogate",
+		`{"text":"` + "a\x01" + `"}`:          "no JSON object",
+		`{"text":"x","a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`: "no JSON object",
+	} {
+		got, _, err := answerLines(NewRedaction().newTable(), `{"text":"good"}`+"\n"+line+"\n"+`{"text":"after"}`+"\n", 1<<20)
+		if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "line 2 ") || !strings.Contains(err.Error(), why) || bailey.HintOf(err) == "" {
+			t.Errorf("%.60q: %v, want %q", line, err, why)
+		}
+		if strings.Contains(err.Error()+bailey.HintOf(err), "s3cret") {
+			t.Errorf("the error tells of the line: %v", err)
+		}
+		if got != `{"text":"good","findings":[]}`+"\n" {
+			t.Errorf("%.60q: answered %q", line, got)
+		}
+	}
+}
+
+// TestLongJSONLine: one of the bound is answered, one beyond is refused before it is there as a whole.
+func TestLongJSONLine(t *testing.T) {
+	frame := func(n int) string { return `{"text":"` + strings.Repeat(" ", n-len(`{"text":""}`)) + `"}` }
+	got, _, err := answerLines(NewRedaction().newTable(), frame(maxLine)+"\n", maxPiece)
+	if err != nil || len(got) < maxLine {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	l := &jsonLines{table: NewRedaction().newTable(), tally: &tally{}, w: &bytes.Buffer{}}
+	for n := 0; err == nil; n += maxPiece {
+		if n > maxLine {
+			t.Fatalf("%d bytes are taken", n)
+		}
+		_, err = l.Write(bytes.Repeat([]byte("{"), maxPiece))
+	}
+	if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "line 1 is over") {
+		t.Error(err)
+	}
+}
+
+// FuzzJSONLines: an answer is for a line that encoding/json reads alike, its findings are in order and lie on the
+// text, and the text comes back from its answer.
+func FuzzJSONLines(f *testing.F) {
+	for _, s := range []string{`{"text":"password=hunter2hunter ü 10.1.2.3 [REDACTED_X_1]"}`, `{"a":1,"text":"\ud83d\ude00\\ud800"}`, `{"text":"\u0000é=é token=é"}`, `{"text":"\ud800"}`} {
+		f.Add(s)
+	}
+	rules := NewRedaction()
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, "\n") {
+			return
+		}
+		table := rules.newTable()
+		got, _, err := answerLines(table, line+"\n", 1<<20)
+		if err != nil {
+			return
+		}
+		var in struct {
+			Text *string `json:"text"`
+		}
+		members := map[string]json.RawMessage{}
+		if json.Unmarshal([]byte(line), &members) != nil || json.Unmarshal(members["text"], &in.Text) != nil || in.Text == nil || !utf8.ValidString(line) {
+			t.Fatalf("%q was answered", line)
+		}
+		var out answered
+		if json.Unmarshal([]byte(got), &out) != nil || out.Findings == nil || table.Restore(out.Text) != *in.Text {
+			t.Fatalf("%q: %s", line, got)
+		}
+		last := 0
+		for _, f := range out.Findings {
+			if f.Start < last || f.End <= f.Start || f.End > len(*in.Text) {
+				t.Fatalf("%q: %v", line, out.Findings)
+			}
+			last = f.End
+		}
+	})
+}

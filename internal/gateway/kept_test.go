@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/redact"
+)
+
+// keptAt is a store with a clock of its own.
+func keptAt() (*Kept, *time.Time) {
+	now := time.Unix(1e9, 0)
+	k := NewKept(NewRedaction())
+	k.now = func() time.Time { return now }
+	return k, &now
+}
+
+// held keeps a new session in which size bytes are hidden.
+func held(t *testing.T, k *Kept, size int) bailey.SessionID {
+	t.Helper()
+	id, table, err := k.table("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = 48 << 10
+	for i := 0; i < size; i += each {
+		table.Text(fmt.Sprintf("-----BEGIN PRIVATE KEY-----\n%08d", i) + strings.Repeat("MIIEvQIB", min(size, each)/8) + "\n-----END PRIVATE KEY-----\n")
+	}
+	if texts, bytes := table.Size(); texts == 0 || bytes < size/2 {
+		t.Fatalf("%d texts of %d bytes are hidden, want %d", texts, bytes, size)
+	}
+	if !k.keep(id, table) {
+		t.Fatal("nothing was kept")
+	}
+	return id
+}
+
+func known(k *Kept, id bailey.SessionID) bool {
+	_, err := k.Find(id)
+	return err == nil
+}
+
+// TestKeptForEightHours: since its last use, and each use counts.
+func TestKeptForEightHours(t *testing.T) {
+	k, now := keptAt()
+	id := held(t, k, 1)
+	*now = now.Add(keptFor - time.Second)
+	if _, _, err := k.table(id); err != nil {
+		t.Fatal(err)
+	}
+	*now = now.Add(keptFor - time.Second)
+	if list := k.List(); len(list) != 1 || list[0].ID != id || list[0].Texts != 1 || list[0].Until.Sub(list[0].Used) != keptFor {
+		t.Errorf("%+v", list)
+	}
+	*now = now.Add(time.Second)
+	_, _, err := k.table(id)
+	if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), "redact the text again") || len(k.maps) != 0 {
+		t.Errorf("after its time: %v, %q, %d kept", err, bailey.HintOf(err), len(k.maps))
+	}
+}
+
+// TestKeptIsBounded: in number and in bytes; what was not used for longest goes first, and the newest never.
+func TestKeptIsBounded(t *testing.T) {
+	k, now := keptAt()
+	var ids []bailey.SessionID
+	for range maxKept {
+		*now = now.Add(time.Second)
+		ids = append(ids, held(t, k, 1))
+	}
+	*now = now.Add(time.Second)
+	k.table(ids[0]) // used again
+	ids = append(ids, held(t, k, 1))
+	if len(k.List()) != maxKept || !known(k, ids[0]) || known(k, ids[1]) || !known(k, ids[2]) || !known(k, ids[maxKept]) {
+		t.Errorf("%d kept", len(k.List()))
+	}
+	k, now = keptAt()
+	ids = nil
+	for range maxKeptBytes/redact.MaxBytes + 3 {
+		*now = now.Add(time.Second)
+		ids = append(ids, held(t, k, 7<<20))
+	}
+	first := held(t, k, 1)
+	total := 0
+	for _, m := range k.maps {
+		_, n := m.table.Size()
+		total += n
+	}
+	if total > maxKeptBytes || len(k.maps) != len(ids)+1 {
+		t.Errorf("%d bytes of %d sessions", total, len(k.maps))
+	}
+	for range 3 {
+		*now = now.Add(time.Second)
+		ids = append(ids, held(t, k, 7<<20))
+	}
+	if known(k, ids[0]) || !known(k, ids[len(ids)-1]) || !known(k, first) {
+		t.Error("the wrong ones went")
+	}
+}
+
+// TestKeptKnowsItsOwn: an empty map is not kept, an id of a call's session opens none, and names do not either.
+func TestKeptKnowsItsOwn(t *testing.T) {
+	r := NewRedaction()
+	k := NewKept(r)
+	call := bailey.NewSessionID()
+	r.Learn(call, []bailey.Secret{bailey.NewSecret("hunter2hunter2")})
+	r.Value(call, "hunter2hunter2")
+	for _, id := range []bailey.SessionID{call, "s-1", "none", "../s"} {
+		if _, _, err := k.table(id); !errors.Is(err, bailey.NotFound) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	id, table, _ := k.table("")
+	table.Text("nothing here")
+	if k.keep(id, table) || known(k, id) {
+		t.Error("an empty map was kept")
+	}
+	other, _, _ := k.table("")
+	if id == other {
+		t.Error("two sessions have one id")
+	}
+	if got := r.Again(held(t, k, 1), []byte("[REDACTED_PRIVATE_KEY_1]")); strings.Contains(string(got), "BEGIN") {
+		t.Errorf("a call reached a kept map: %s", got)
+	}
+}
+
+// TestKeptIsNotIdle: the gateway lives while a map is kept, and for its idle time after.
+func TestKeptIsNotIdle(t *testing.T) {
+	k, now := keptAt()
+	id := held(t, k, 1)
+	g := &Gateway{Config: Config{Kept: k, Idle: time.Hour}, quiet: time.Now().Add(-2 * time.Hour)}
+	if g.idle() {
+		t.Error("idle while a map is kept")
+	}
+	*now = now.Add(keptFor)
+	if g.idle() || known(k, id) {
+		t.Error("the idle time did not begin when the map had its own")
+	}
+	if g.quiet = time.Now().Add(-2 * time.Hour); !g.idle() {
+		t.Error("never idle again")
+	}
+}

@@ -1,0 +1,466 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// redacting starts a gateway that keeps maps. Its notes go to noted, which may refuse them.
+func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *Client, chan error) {
+	kept := NewKept(NewRedaction())
+	_, client, done := start(t, func(c *Config) {
+		c.Kept = kept
+		c.Note = func(_ context.Context, kind string, data any) error {
+			if noted == nil {
+				return nil
+			}
+			return noted(kind, data)
+		}
+	})
+	return kept, client, done
+}
+
+// through sends in as one stream.
+func through(t *testing.T, c *Client, q RedactQuery, op Operator, in string) (string, Redacted, error) {
+	t.Helper()
+	var out bytes.Buffer
+	r, err := c.Redact(t.Context(), q, op, strings.NewReader(in), &out)
+	return out.String(), r, err
+}
+
+// TestRedactVerb: there and back in one session, byte for byte, over several streams and in every mode.
+func TestRedactVerb(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	const in = "DB_PASSWORD=hunter2hunter\n\xff\x00[REDACTED_X_1]\r\nfrom 10.1.2.3 to 10.1.2.3 and 10.1.2.4"
+	out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", in)
+	want := "DB_PASSWORD=[REDACTED_PASSWORD_1]\n\xff\x00[REDACTED__X_1]\r\nfrom [REDACTED_IPV4_1] to [REDACTED_IPV4_1] and [REDACTED_IPV4_2]"
+	if err != nil || out != want || r.Hidden != 4 || r.Session == "" || len(r.Categories) != 2 ||
+		r.Categories[0] != (Hidden{"IPV4", 3, 2, 3}) || r.Categories[1] != (Hidden{"PASSWORD", 1, 1, 1}) {
+		t.Fatalf("%v %+v\n%q", err, r, out)
+	}
+	again, r2, err := through(t, c, RedactQuery{Mode: Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
+	if err != nil || again != "[REDACTED_IPV4_2] password=[REDACTED_PASSWORD_2]" || r2.Session != r.Session {
+		t.Errorf("%v %+v %s", err, r2, again)
+	}
+	lines, r2, err := through(t, c, RedactQuery{Mode: Lines, Session: r.Session}, "", `{"text":"10.1.2.3"}`)
+	if err != nil || lines != `{"text":"[REDACTED_IPV4_1]","findings":[{"category":"IPV4","start":0,"end":8}]}`+"\n" || r2.Session != r.Session {
+		t.Errorf("%v %+v %s", err, r2, lines)
+	}
+	back, r2, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out+"|"+again+"[REDACTED_JWT_9]")
+	if err != nil || back != in+"|10.1.2.4 password=Xk29fLq81mZp[REDACTED_JWT_9]" || r2.Restored != 6 || r2.Left != 1 || r2.Session != r.Session {
+		t.Errorf("%v %+v\n%q", err, r2, back)
+	}
+	report, r2, err := through(t, c, RedactQuery{Mode: Report}, "", in)
+	if err != nil || report != "" || r2.Hidden != 4 || r2.Session != "" || len(kept.List()) != 1 {
+		t.Errorf("%v %+v %q, %d kept", err, r2, report, len(kept.List()))
+	}
+	plain, r2, err := through(t, c, RedactQuery{Mode: Hide}, "", "nothing")
+	if err != nil || plain != "nothing" || r2.Session != "" || r2.Categories == nil || len(kept.List()) != 1 {
+		t.Errorf("%v %+v %q, %d kept", err, r2, plain, len(kept.List()))
+	}
+}
+
+// TestRedactRefuses: before anything is read, and with nothing coming out.
+func TestRedactRefuses(t *testing.T) {
+	_, c, _ := redacting(t, func(kind string, _ any) error { return errors.New("the ledger took it: " + kind) })
+	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range map[string]struct {
+		RedactQuery
+		op   Operator
+		kind bailey.Kind
+	}{
+		"no operator":          {RedactQuery{Mode: Restore, Session: r.Session}, "", bailey.Denied},
+		"another word":         {RedactQuery{Mode: Restore, Session: r.Session}, "agent", bailey.Denied},
+		"restore of none":      {RedactQuery{Mode: Restore}, Env, bailey.Invalid},
+		"restore of unknown":   {RedactQuery{Mode: Restore, Session: "s-0"}, Env, bailey.NotFound},
+		"unknown session":      {RedactQuery{Mode: Hide, Session: "s-0"}, "", bailey.NotFound},
+		"report of a session":  {RedactQuery{Mode: Report, Session: r.Session}, "", bailey.Invalid},
+		"no mode":              {RedactQuery{}, "", bailey.Invalid},
+		"another mode":         {RedactQuery{Mode: "x"}, "", bailey.Invalid},
+		"restore not recorded": {RedactQuery{Mode: Restore, Session: r.Session}, Env, bailey.Internal},
+	} {
+		in := &unreadInput{}
+		var out bytes.Buffer
+		_, err := c.Redact(t.Context(), q.RedactQuery, q.op, in, &out)
+		if bailey.KindOf(err) != q.kind || out.Len() > 0 || in.read.Load() {
+			t.Errorf("%s: %v, came out %q, was read %v", name, err, out.String(), in.read.Load())
+		}
+	}
+	_, bare, _ := start(t, nil)
+	if _, _, err := through(t, bare, RedactQuery{Mode: Hide}, "", ""); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("a gateway that keeps nothing: %v", err)
+	}
+}
+
+type unreadInput struct{ read atomic.Bool }
+
+func (u *unreadInput) Read([]byte) (int, error) { u.read.Store(true); return 0, io.EOF }
+
+// TestRestoreIsRecordedFirst: the ledger has the session, by what right and who, and no text, before a byte comes out.
+func TestRestoreIsRecordedFirst(t *testing.T) {
+	var mu sync.Mutex
+	var notes []string
+	_, c, _ := redacting(t, func(kind string, data any) error {
+		mu.Lock()
+		defer mu.Unlock()
+		notes = append(notes, fmt.Sprintf("%s %+v", kind, data))
+		return nil
+	})
+	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := -1
+	out := writerFunc(func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen < 0 {
+			seen = len(notes)
+		}
+	})
+	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Restore, Session: r.Session}, Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if seen != 1 || len(notes) != 1 || !strings.Contains(notes[0], RestoreEvent) || !strings.Contains(notes[0], string(r.Session)+" Operator:terminal Person:") ||
+		strings.Contains(notes[0], "10.1.2.3") {
+		t.Errorf("%d noted before the first byte: %v", seen, notes)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+// rawRedaction opens a stream by hand, up to where input may come.
+func rawRedaction(t *testing.T, c *Client, query string) *peer.Conn {
+	t.Helper()
+	conn, err := peer.Dial(c.Home.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.WriteFrame(frameQuery, []byte(query)); err != nil {
+		t.Fatal(err)
+	}
+	if kind, b, err := conn.ReadFrame(); err != nil || kind != frameResult {
+		t.Fatalf("%q %s %v", kind, b, err)
+	}
+	return conn
+}
+
+const rawHide = `{"protocol":1,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
+
+// TestHostileStreams: wrong kinds, too long and half frames end their own connection with a word and nothing else;
+// nothing of them is kept.
+func TestHostileStreams(t *testing.T) {
+	kept, c, _ := redacting(t, nil)
+	for raw, why := range map[string]string{
+		"q\x00\x00\x00\x02{}":    "is no input",
+		"o\x00\x00\x00\x01x":     "is no input",
+		"\x00\x00\x00\x00\x00":   "is no input",
+		"i\x00\x01\x00\x01":      "65537 bytes is over",
+		"i\xff\xff\xff\xff":      "4294967295 bytes is over",
+		"i\x00":                  "broke off",
+		"i\x00\x00\x00\x09 half": "broke off",
+		"":                       "broke off",
+	} {
+		conn := rawRedaction(t, c, rawHide)
+		conn.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
+		io.WriteString(conn, raw)
+		conn.CloseWrite()
+		var last byte
+		var word []byte
+		for {
+			kind, b, err := conn.ReadFrame()
+			if err != nil {
+				break
+			}
+			last, word = kind, b
+		}
+		if last != frameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
+			t.Errorf("%q: the last word is %q %s", raw, last, word)
+		}
+	}
+	for name, query := range map[string]string{"no mode": `{"protocol":1,"verb":"redact","dir":"/"}`, "null": `{"protocol":1,"verb":"redact","dir":"/","redact":null}`} {
+		conn, err := peer.Dial(c.Home.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.WriteFrame(frameQuery, []byte(query))
+		if kind, b, err := conn.ReadFrame(); err != nil || kind != frameError {
+			t.Errorf("%s: %q %s %v", name, kind, b, err)
+		}
+		conn.Close()
+	}
+	if _, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3"); err != nil || len(kept.List()) != 1 || kept.List()[0].ID != r.Session {
+		t.Errorf("after all that: %v, %+v", err, kept.List())
+	}
+}
+
+// TestHangUpFreesTheStream: a client that goes away, reading or not, leaves no connection and no map.
+func TestHangUpFreesTheStream(t *testing.T) {
+	kept := NewKept(NewRedaction())
+	_, c, done := start(t, func(c *Config) { c.Kept, c.Idle, c.Watch = kept, 50*time.Millisecond, 5*time.Millisecond })
+	read := rawRedaction(t, c, rawHide)
+	stalled := rawRedaction(t, c, rawHide)
+	read.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
+	read.ReadFrame()
+	stalled.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // long before, both directions are full
+	for {
+		if err := stalled.WriteFrame(frameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000)); err != nil {
+			break
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("ended under its streams: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	read.Close()
+	stalled.Close()
+	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+		t.Errorf("ended with %v", err)
+	}
+	if len(kept.List()) != 0 {
+		t.Errorf("kept %+v", kept.List())
+	}
+}
+
+// logText gives n bytes of a log in which secrets come again and again.
+type logText struct{ left int }
+
+const logLine = "2026-01-02T03:04:05Z web-1 sshd[99]: Accepted publickey for anna from 10.1.2.3 port 50022 ssh2 password=hunter2hunter\n"
+
+func (l *logText) Read(b []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, io.EOF
+	}
+	n := 0
+	for n+len(logLine) <= len(b) && n < l.left {
+		n += copy(b[n:], logLine)
+	}
+	l.left -= n
+	return n, nil
+}
+
+// TestLongStream: 100 MB go through and the heap of both sides together stays flat.
+func TestLongStream(t *testing.T) {
+	_, c, _ := redacting(t, nil)
+	size, got := 100<<20, int64(0)
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	most := before.HeapInuse
+	out := writerFunc(func(b []byte) {
+		if got += int64(len(b)); got>>20 != (got-int64(len(b)))>>20 {
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapInuse)
+		}
+	})
+	r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{size}, out)
+	lines := (size + len(logLine) - 1) / len(logLine)
+	if err != nil || r.Hidden != 2*lines || got < int64(size) {
+		t.Errorf("%v: %d hidden of %d, %d bytes", err, r.Hidden, 2*lines, got)
+	}
+	if grown := int64(most) - int64(before.HeapInuse); grown > 32<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	got = 0 // the other way out is longer than the way in
+	secret := strings.Repeat("long-Secret-0", 300)
+	_, r, err = through(t, c, RedactQuery{Mode: Hide}, "", "password="+secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.Redact(t.Context(), RedactQuery{Mode: Restore, Session: r.Session}, Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
+		r.Restored != 10_000 || got != int64(10_000*len(secret)) {
+		t.Errorf("%v: %+v, %d bytes", err, r, got)
+	}
+}
+
+// TestTwoAtOnce: two streams of one session name the same secrets alike, whoever met them first.
+func TestTwoAtOnce(t *testing.T) {
+	_, c, _ := redacting(t, nil)
+	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in [2]strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&in[0], "%d from 10.9.%d.%d\n", i, i/200, i%200)
+		fmt.Fprintf(&in[1], "%d from 10.9.%d.%d\n", 299-i, (299-i)/200, (299-i)%200)
+	}
+	var out [2]string
+	var all sync.WaitGroup
+	for i := range in {
+		all.Go(func() {
+			var b bytes.Buffer
+			if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
+				t.Error(err)
+			}
+			out[i] = b.String()
+		})
+	}
+	all.Wait()
+	there := map[string]string{}
+	for line := range strings.Lines(out[0]) {
+		number, rest, _ := strings.Cut(line, " ")
+		there[number] = rest
+	}
+	for line := range strings.Lines(out[1]) {
+		if number, rest, _ := strings.Cut(line, " "); there[number] != rest {
+			t.Errorf("line %s: %q and %q", number, there[number], rest)
+		}
+	}
+	for i := range out {
+		if back, _, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out[i]); err != nil || back != in[i].String() {
+			t.Errorf("stream %d did not come back: %v", i, err)
+		}
+	}
+}
+
+// TestGatewayEndsInMidStream: its client hears of it, is unreachable's error, and its input may stay open.
+func TestGatewayEndsInMidStream(t *testing.T) {
+	_, c, done := redacting(t, nil)
+	in, feed := io.Pipe()
+	defer feed.Close()
+	came := make(chan struct{}, 100)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Redact(context.Background(), RedactQuery{Mode: Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
+		ended <- err
+	}()
+	io.WriteString(feed, "one line\n")
+	<-came
+	if _, err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "mid-stream") {
+		t.Errorf("the client got %v", err)
+	}
+	wait(t, done)
+}
+
+// TestStreamEndsWithItsCaller: also while its reader stalls or its input says nothing; and a broken input is no end.
+func TestStreamEndsWithItsCaller(t *testing.T) {
+	_, c, _ := redacting(t, nil)
+	enough := errors.New("enough")
+	for name, out := range map[string]io.Writer{"silent input": io.Discard, "stalled output": writerFunc(func([]byte) { select {} })} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		in, feed := io.Pipe()
+		go func() { io.WriteString(feed, "a line\n"); cancel(enough) }()
+		if _, err := c.Redact(ctx, RedactQuery{Mode: Hide}, "", in, out); err != enough {
+			t.Errorf("%s: %v", name, err)
+		}
+		feed.Close()
+	}
+	broken := io.MultiReader(strings.NewReader("10.1.2.3\n"), brokenInput{})
+	if r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
+		t.Errorf("a broken input: %+v, %v", r, err)
+	}
+	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); err != io.ErrClosedPipe {
+		t.Errorf("a broken output: %v", err)
+	}
+}
+
+type brokenInput struct{}
+
+func (brokenInput) Read([]byte) (int, error) { return 0, errors.New("the disk is gone") }
+
+type brokenOutput struct{}
+
+func (brokenOutput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestSlowReader: a pager that somebody reads is waited for, longer than the output of a call would be, and loses nothing.
+func TestSlowReader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits longer than readPatience")
+	}
+	t.Parallel()
+	_, c, _ := redacting(t, nil)
+	const size = 8 << 20
+	got, waited := 0, false
+	r, err := c.Redact(t.Context(), RedactQuery{Mode: Report}, "", &logText{size}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := writerFunc(func(b []byte) {
+		if got += len(b); !waited {
+			waited = true
+			time.Sleep(readPatience + time.Second)
+		}
+	})
+	r2, err := c.Redact(context.Background(), RedactQuery{Mode: Hide}, "", &logText{size}, out)
+	if err != nil || r2.Hidden != r.Hidden || got < size {
+		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r2.Hidden, r.Hidden, got)
+	}
+}
+
+// TestStreamsAreCounted: as calls and sessions are.
+func TestStreamsAreCounted(t *testing.T) {
+	_, c, _ := redacting(t, nil)
+	for range maxConns {
+		conn, err := net.Dial("unix", c.Home.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if _, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
+		t.Errorf("one stream too many: %v", err)
+	}
+}
+
+// TestStreamIsSaidAgain: a gateway that ended before it read the query is asked no more, the next one is, and the input
+// is read once.
+func TestStreamIsSaidAgain(t *testing.T) {
+	c := &Client{Home: Home(t.TempDir()), Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no") }}
+	os.Chmod(string(c.Home), 0o700)
+	l, err := peer.Listen(c.Home.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			switch n {
+			case 1:
+				time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+			case 2:
+				conn.ReadFrame()
+				conn.WriteFrame(frameResult, nil)
+				_, b, _ := conn.ReadFrame()
+				conn.WriteFrame(frameStdout, b)
+				conn.WriteJSON(frameResult, Redacted{Hidden: 7})
+			}
+			conn.Close()
+		}
+	}()
+	out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "the input")
+	if err != nil || out != "the input" || r.Hidden != 7 {
+		t.Errorf("%q %+v %v", out, r, err)
+	}
+}

@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"encoding/json"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"bailey"
+	"bailey/internal/redact"
+)
+
+// rulesOf reads the key redaction. A rule without an example is one that nobody tried, so it is
+// refused; those it has are tried here.
+func rulesOf(n ast.Node) (redact.Config, error) {
+	var r ruling
+	err := each(n, "part of redaction", keys{
+		"patterns": func(n ast.Node) error { return items(n, "patterns wants a list of patterns", r.pattern) },
+		"allow":    func(n ast.Node) error { return items(n, "allow wants a list of allowances", r.allowance) },
+		"without":  func(n ast.Node) error { return items(n, "without wants a list of categories", r.leave) },
+	})
+	if err != nil {
+		return redact.Config{}, err
+	}
+	if err := r.tried(); err != nil {
+		return redact.Config{}, err
+	}
+	if kept, err := json.Marshal(expressions(r.Config)); err != nil || len(kept) > maxRedaction {
+		return redact.Config{}, fault(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept), maxRedaction)
+	}
+	return r.Config, nil
+}
+
+// ruling is a configuration as it is read, and where its rules stand.
+type ruling struct {
+	redact.Config
+	patterns, allow []*token.Token
+}
+
+func (r *ruling) pattern(n ast.Node) error {
+	var p redact.Pattern
+	err := each(n, "part of a pattern", keys{
+		"category": text(&p.Category), "regexp": text(&p.Regexp), "hides": texts(&p.Hides), "leaves": texts(&p.Leaves),
+	})
+	switch {
+	case err != nil:
+		return err
+	case p.Category == "" || p.Regexp == "":
+		return faultAt(begin(n), "a pattern wants a category and a regexp")
+	case len(p.Hides) == 0:
+		return faultAt(begin(n), "the pattern of %s wants an example in hides that shows what it finds", p.Category)
+	}
+	r.Patterns, r.patterns = append(r.Patterns, p), append(r.patterns, begin(n))
+	return nil
+}
+
+func (r *ruling) allowance(n ast.Node) error {
+	var a redact.Allow
+	err := each(n, "part of an allowance", keys{"category": text(&a.Category), "regexp": text(&a.Regexp), "passes": texts(&a.Passes)})
+	switch {
+	case err != nil:
+		return err
+	case a.Regexp == "":
+		return faultAt(begin(n), "an allowance wants a regexp")
+	case len(a.Passes) == 0:
+		return faultAt(begin(n), "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
+	}
+	r.Allow, r.allow = append(r.Allow, a), append(r.allow, begin(n))
+	return nil
+}
+
+func (r *ruling) leave(n ast.Node) error {
+	var c redact.Category
+	if err := text(&c)(n); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(redact.Categories(), c):
+		return fault(n, "the category %q is not built in; there is %s", c, strings.Join(redact.Categories(), ", "))
+	case slices.Contains(r.Without, c):
+		return fault(n, "the category %q is named twice", c)
+	}
+	r.Without = append(r.Without, c)
+	return nil
+}
+
+// tried compiles the rules, which tries their examples, and says where the first bad one stands.
+func (r *ruling) tried() error {
+	upTo := func(n int) error {
+		p := min(n, len(r.patterns))
+		_, err := redact.Compile(redact.Config{Patterns: r.Patterns[:p], Allow: r.Allow[:n-p]})
+		return err
+	}
+	places := slices.Concat(r.patterns, r.allow)
+	if upTo(len(places)) == nil {
+		return nil
+	}
+	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
+	why := upTo(bad + 1)
+	return &bailey.Error{Kind: bailey.Invalid, Message: place(places[bad]) + ": " + why.Error(),
+		Hint: bailey.HintOf(why) + ", then bailey init --apply"}
+}
+
+// begin is where a mapping begins: its first key. The parser's own answer is the colon after it.
+func begin(n ast.Node) *token.Token {
+	if pairs, _ := pairsOf(n); len(pairs) > 0 {
+		return pairs[0].Key.GetToken()
+	}
+	return n.GetToken()
+}
+
+// text reads one text.
+func text(into *string) func(ast.Node) error {
+	return func(n ast.Node) error {
+		s, ok := n.(*ast.StringNode)
+		if !ok || s.Value == "" {
+			return fault(n, "wants a text; single quotes make one of anything")
+		}
+		*into = s.Value
+		return nil
+	}
+}
+
+// texts reads a list of them.
+func texts(into *[]string) func(ast.Node) error {
+	return func(n ast.Node) error {
+		return items(n, "wants a list of texts", func(n ast.Node) error {
+			var s string
+			err := text(&s)(n)
+			*into = append(*into, s)
+			return err
+		})
+	}
+}
+
+// expressions is a configuration without its examples: what the ledger keeps of it. Examples were tried
+// before, and they look like secrets.
+func expressions(c redact.Config) redact.Config {
+	c.Patterns, c.Allow = slices.Clone(c.Patterns), slices.Clone(c.Allow)
+	for i := range c.Patterns {
+		c.Patterns[i].Hides, c.Patterns[i].Leaves = nil, nil
+	}
+	for i := range c.Allow {
+		c.Allow[i].Passes = nil
+	}
+	return c
+}

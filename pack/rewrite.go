@@ -1,0 +1,59 @@
+package pack
+
+// Text is what the schema says of a string in an input to whoever gives back what was hidden there. It is the zero
+// Text wherever the schema does not say for certain: in combinations, in inputs it does not know, in keys.
+type Text struct {
+	Format        string   // host, address, url, path, subpath
+	AcceptsSecret []string // categories
+}
+
+// Rewrite returns a copy of input, checked or not, with each string value in it replaced by what f makes of it.
+func (m *Capability) Rewrite(input map[string]any, f func(s string, t Text) string) map[string]any {
+	if input == nil {
+		return nil
+	}
+	w := rewriter(f)
+	out := make(map[string]any, len(input))
+	for _, name := range keys(input) { // in order, so that f is called in the same order each time
+		r := m.schema.props[name]
+		if m.isPath(name) {
+			r = &rule{Format: "path", Type: types{"string"}}
+		}
+		out[name] = w.value(input[name], r)
+	}
+	return out
+}
+
+type rewriter func(s string, t Text) string
+
+func (w rewriter) value(v any, r *rule) any {
+	r = r.real()
+	switch v := v.(type) {
+	case string:
+		if r == nil || !r.has("string") {
+			return w(v, Text{})
+		}
+		return w(v, Text{Format: r.Format, AcceptsSecret: r.Secrets})
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			var items *rule
+			if r != nil {
+				items = r.Items
+			}
+			out[i] = w.value(e, items)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for _, name := range keys(v) {
+			var member *rule
+			if r != nil {
+				member = r.Properties[name]
+			}
+			out[name] = w.value(v[name], member)
+		}
+		return out
+	}
+	return v
+}
