@@ -23,6 +23,7 @@ type Intent struct {
 	Capability   CapabilityID    `json:"capability"`
 	Input        json.RawMessage `json:"input,omitempty"`      // redacted; absent when over [InlineCap]
 	InputBytes   int             `json:"inputBytes,omitempty"` // set when Input is absent
+	InputBody    *Body           `json:"inputBody,omitempty"`  // then, redacted
 	Agent        string          `json:"agent"`
 	Person       string          `json:"person,omitempty"`
 	Roles        []string        `json:"roles,omitempty"`
@@ -59,6 +60,9 @@ type Outcome struct {
 	TimedOut       bool       `json:"timedOut,omitempty"`
 	StdoutBytes    int64      `json:"stdoutBytes,omitempty"` // as the tool wrote them, before cap and redaction
 	StderrBytes    int64      `json:"stderrBytes,omitempty"`
+	StdoutBody     *Body      `json:"stdoutBody,omitempty"` // as the caller got it, redacted
+	StderrBody     *Body      `json:"stderrBody,omitempty"`
+	InputBody      *Body      `json:"inputBody,omitempty"` // only where the intent's was not stored
 	Truncated      bool       `json:"truncated,omitempty"`
 	Redactions     int        `json:"redactions,omitempty"`
 	Restored       []string   `json:"restored,omitempty"` // categories of secrets that the input was given back
@@ -66,6 +70,18 @@ type Outcome struct {
 	Approval       ApprovalID `json:"approval,omitempty"`
 	EndedAt        time.Time  `json:"endedAt"`
 }
+
+// Body is a text that is kept beside the ledger for a while, redacted. The ledger holds how long it is and a salted
+// commitment to it, so that who has the text can show that it is the one, and when it is gone nobody can guess it.
+type Body struct {
+	Length     int    `json:"length"`               // in bytes
+	Commitment string `json:"commitment,omitempty"` // as package audit computes it
+	State      string `json:"body,omitempty"`       // [NotStored], or nothing
+	Bytes      []byte `json:"-"`                    // on its way to where it is kept
+}
+
+// NotStored says of a body that it was lost before it could be kept.
+const NotStored = "not stored"
 
 // Receipt is an intent and its outcome as a reader sees them. Outcome is nil while the call is open.
 type Receipt struct {

@@ -220,3 +220,189 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// FuzzLine: what is read as a line is the one encoding of what it says.
+func FuzzLine(f *testing.F) {
+	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"x","data":{}}}` + "\n"))
+	f.Add([]byte(frameHash + frameEntry + frameEnd))
+	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":01,"time":"2026-11-03T09:00:01.0Z","kind":"X","data":{"a":1,"a":2}}}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		claimed, raw, err := parseLine(data)
+		if err != nil {
+			return
+		}
+		e, err := parseEntry(raw)
+		if err != nil {
+			return
+		}
+		line, h, err := Append(Hash{}, e)
+		if err != nil || !bytes.Equal(line[len(line)-len(raw)-len(frameEnd):], data[len(data)-len(raw)-len(frameEnd):]) || len(line) != len(data) {
+			t.Fatalf("%q\nreads as\n%q: %v", data, line, err)
+		}
+		if seq, ok := number(raw); !ok || seq != e.Seq || h != next(Hash{}, raw) || claimed.String() != string(data[len(frameHash):len(frameHash)+64]) {
+			t.Fatalf("%q: %d %s", data, seq, claimed)
+		}
+	})
+}
+
+// FuzzReadStart: what is read as a segment's first line encodes to the same line again.
+func FuzzReadStart(f *testing.F) {
+	b := day(f, 1)
+	line, _, _ := bytes.Cut(b.segments[1], []byte("\n"))
+	f.Add(append(line, '\n'))
+	f.Add(b.segments[0])
+	f.Add([]byte(frameHash))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ReadStart(data)
+		if err != nil {
+			return
+		}
+		tree, err := s.Tree()
+		if err != nil || tree.Root() != s.Root || tree.Size() != s.Size {
+			t.Fatalf("%q: %v", data, err)
+		}
+		_, raw, _ := parseLine(data)
+		e, err := parseEntry(raw)
+		if err != nil || s.After() != (Head{e.Seq - 1, s.Head}) {
+			t.Fatalf("%q: %v", data, err)
+		}
+		e.Data, err = json.Marshal(s)
+		if again, _, aerr := Append(s.Head, e); err != nil || aerr != nil || !bytes.Equal(again, data) {
+			t.Fatalf("%q\nreads as\n%q", data, again)
+		}
+	})
+}
+
+// FuzzFollow: whatever verifies by itself is followed to the same head.
+func FuzzFollow(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte, at uint, to byte) {
+		if len(data) > 0 {
+			data = bytes.Clone(data)
+			data[at%uint(len(data))] = to
+		}
+		var tree Tree
+		head, err := Follow(bytes.NewReader(data), Head{}, &tree)
+		r, verr := Verify(bytes.NewReader(data))
+		if verr != nil || tree.Size() != head.Seq || head.Seq < r.Entries {
+			t.Fatalf("%v %v %+v", head, verr, r)
+		}
+		if r.OK && (err != nil || head.Hash != r.Head || tree.Root() != r.Root) {
+			t.Fatalf("%v %v %+v", head, err, r)
+		}
+	})
+}
+
+// FuzzParseCheckpoint: a note's text has one encoding.
+func FuzzParseCheckpoint(f *testing.F) {
+	f.Add(day(f, 1).roots[5].Text())
+	f.Add("example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n")
+	f.Add("a\n0\n\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, err := ParseCheckpoint(text); err == nil && (c.Text() != text || c.Size > maxSize) {
+			t.Fatalf("%q reads as %q", text, c.Text())
+		}
+	})
+}
+
+// FuzzOpen: a note that opens is the one that was signed, but for signatures of keys that nobody knows.
+func FuzzOpen(f *testing.F) {
+	b := day(f, 1)
+	signed := b.cosign(b.sign(6, 1), 1, 1)
+	f.Add(signed)
+	f.Add(append(bytes.Clone(signed), "— somebody AAAAAAAA\n"...))
+	f.Add(b.sign(5, 2))
+	trust := Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := trust.Open(data)
+		if err != nil {
+			return
+		}
+		if s.Checkpoint != b.roots[6] || len(s.Keys) != 1 || len(s.Cosignatures) != 1 || s.Cosignatures[0].Time != time.Unix(1001, 0).UTC() {
+			t.Fatalf("%q opens as %+v", data, s)
+		}
+		for line := range bytes.Lines(signed) {
+			if !bytes.Contains(data, line) {
+				t.Fatalf("%q opens without %q", data, line)
+			}
+		}
+	})
+}
+
+// FuzzCosignature: no bytes are a witness's word but those it signed.
+func FuzzCosignature(f *testing.F) {
+	b := day(f, 1)
+	text := []byte(b.roots[5].Text())
+	by, err := NewCosigner("witness.example/w1", private(101), func() time.Time { return time.Unix(1001, 0) })
+	do(f, err)
+	good, err := by.Sign(text)
+	do(f, err)
+	f.Add(good)
+	f.Add(good[8:])
+	f.Add(bytes.Repeat([]byte{0xff}, 72))
+	witness := b.witness(1)
+	f.Fuzz(func(t *testing.T, sig []byte) {
+		if when, rest, ok := cosignature(sig); ok && (when >= 1<<63 || len(rest) != 64) {
+			t.Fatalf("%x: %d %x", sig, when, rest)
+		}
+		if witness.Verify(text, sig) && !bytes.Equal(sig, good) {
+			t.Fatalf("%x verifies", sig)
+		}
+	})
+}
+
+// FuzzParseReceipt: a portable receipt has one encoding, and only what was proved verifies.
+func FuzzParseReceipt(f *testing.F) {
+	b := day(f, 1)
+	size := len(b.roots) - 1
+	good := b.portable("r-2", b.sign(size, 1), size)
+	f.Add(good)
+	f.Add([]byte(receiptHead + "entry 1\n{}\n\n"))
+	f.Add(good[:len(good)/2])
+	trust := b.trust(1)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := ParseReceipt(data); err == nil && !bytes.Equal(r.Text(), data) {
+			t.Fatalf("%q reads as %q", data, r.Text())
+		}
+		v, err := VerifyReceipt(data, trust)
+		if err == nil && v.Checkpoint != b.roots[size] {
+			t.Fatalf("%q verifies", data)
+		}
+	})
+}
+
+// FuzzParseKey: a verifier key has one encoding.
+func FuzzParseKey(f *testing.F) {
+	b := day(f, 1)
+	f.Add(b.key(1).String())
+	f.Add(b.witness(1).String())
+	f.Add("PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW")
+	f.Add("a+00000000+AAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		if k, err := ParseKey(text); err == nil && k.String() != text {
+			t.Fatalf("%q reads as %q", text, k)
+		}
+	})
+}
+
+// FuzzParseKeyChange: a change of key has one encoding, and the key before signed it.
+func FuzzParseKeyChange(f *testing.F) {
+	b := day(f, 1)
+	for _, old := range []Key{{}, b.key(1)} {
+		c, err := NewKeyChange(old, b.key(2), private(map[bool]byte{true: 2, false: 1}[old == Key{}]))
+		do(f, err)
+		data, err := json.Marshal(c)
+		do(f, err)
+		f.Add(data)
+	}
+	f.Add([]byte(`{"key":"","signature":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseKeyChange(data)
+		if err != nil {
+			return
+		}
+		if again, err := json.Marshal(c); err != nil || !bytes.Equal(again, data) || c.check() != nil {
+			t.Fatalf("%q reads as %q", data, again)
+		}
+	})
+}

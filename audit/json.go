@@ -22,7 +22,7 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	if len(data) == 0 || data[0] != '{' {
 		return "", "", errors.New("the data is not an object")
 	}
-	var stack [2 * fewKeys][]byte
+	var stack [fewKeys][]byte
 	w := walker{b: data, keys: stack[:0], paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.value(1); err != nil {
 		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)
@@ -177,22 +177,22 @@ func (w *walker) str() ([]byte, error) {
 	if !w.take('"') {
 		return nil, errSyntax
 	}
-	for w.i < len(w.b) {
-		switch c := w.b[w.i]; {
-		case c == '"':
+	for {
+		for w.i < len(w.b) && w.b[w.i] >= 0x20 && w.b[w.i] != '"' && w.b[w.i] != '\\' {
+			w.i++
+		}
+		switch w.peek() {
+		case '"':
 			w.i++
 			return w.b[start:w.i], nil
-		case c < 0x20:
-			return nil, errSyntax
-		case c == '\\':
+		case '\\':
 			if err := w.escape(); err != nil {
 				return nil, err
 			}
 		default:
-			w.i++
+			return nil, errSyntax
 		}
 	}
-	return nil, errSyntax
 }
 
 func (w *walker) escape() error {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"hash"
 	"strconv"
 	"time"
 )
@@ -17,8 +19,11 @@ const (
 )
 
 // next returns the hash of an entry whose predecessor has the hash prev.
-func next(prev Hash, raw []byte) (h Hash) {
-	d := sha256.New()
+func next(prev Hash, raw []byte) Hash { return nextBy(sha256.New(), prev, raw) }
+
+// nextBy is next with a SHA-256 that is used again and again.
+func nextBy(d hash.Hash, prev Hash, raw []byte) (h Hash) {
+	d.Reset()
 	d.Write(prev[:])
 	d.Write(raw)
 	d.Sum(h[:0])
@@ -28,39 +33,65 @@ func next(prev Hash, raw []byte) (h Hash) {
 // Append encodes e as the successor of the entry whose hash is prev. It returns the complete line and
 // the entry's hash; e.Prev and e.Hash are not read. What Append refuses no verification would accept.
 func Append(prev Hash, e Entry) (line []byte, h Hash, err error) {
-	raw, err := encode(e)
+	b, err := NewBody(e.Kind, e.Data)
+	if err != nil {
+		return nil, Hash{}, fmt.Errorf("entry %d: %w", e.Seq, err)
+	}
+	line, h, err = b.Append(make([]byte, 0, len(e.Data)+256), Head{e.Seq - 1, prev}, e.Time)
 	if err != nil {
 		return nil, Hash{}, err
 	}
-	h = next(prev, raw)
-	line = make([]byte, 0, len(raw)+MaxLine-MaxEntry)
-	line = append(line, frameHash...)
-	line = hex.AppendEncode(line, h[:])
+	return line, h, nil
+}
+
+// Body is the kind and the data of an entry, checked: all that can be done while its place is not known.
+type Body struct {
+	kind string
+	data []byte
+}
+
+// NewBody checks kind and data against the format. It keeps data.
+func NewBody(kind string, data []byte) (Body, error) {
+	if !validKind(kind) {
+		return Body{}, fmt.Errorf("kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", kind)
+	}
+	if _, _, err := checkData(kind, data); err != nil {
+		return Body{}, err
+	}
+	return Body{kind, data}, nil
+}
+
+// Append appends to lines that of the entry after prev, and returns also that entry's hash. After an error lines
+// is as it was.
+func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, error) {
+	e := Entry{Seq: prev.Seq + 1, Time: now, Kind: b.kind}
+	if e.Seq == 0 {
+		return lines, Hash{}, errors.New("an entry without a number")
+	}
+	if b.kind == "" {
+		return lines, Hash{}, fmt.Errorf("entry %d has no kind", e.Seq)
+	}
+	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
+		return lines, Hash{}, fmt.Errorf("entry %d: the year %d has no RFC 3339 form", e.Seq, y)
+	}
+	begin := len(lines)
+	line := append(lines, frameHash...)
+	digits := len(line)
+	line = append(line, noHash...)
 	line = append(line, frameEntry...)
-	line = append(line, raw...)
+	raw := len(line)
+	line = append(envelope(line, e), b.data...)
+	line = append(line, '}')
+	if n := len(line) - raw; n > MaxEntry {
+		return lines[:begin], Hash{}, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, n, MaxEntry)
+	}
+	h := next(prev.Hash, line[raw:])
+	hex.Encode(line[digits:], h[:])
 	return append(line, frameEnd...), h, nil
 }
 
-func encode(e Entry) ([]byte, error) {
-	if e.Seq == 0 {
-		return nil, fmt.Errorf("entry without a number")
-	}
-	if y := e.Time.UTC().Year(); y < 0 || y > 9999 {
-		return nil, fmt.Errorf("entry %d: the year %d has no RFC 3339 form", e.Seq, y)
-	}
-	if !validKind(e.Kind) {
-		return nil, fmt.Errorf("entry %d: kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", e.Seq, e.Kind)
-	}
-	if _, _, err := checkData(e.Kind, e.Data); err != nil {
-		return nil, fmt.Errorf("entry %d: %w", e.Seq, err)
-	}
-	raw := append(envelope(nil, e), e.Data...)
-	raw = append(raw, '}')
-	if len(raw) > MaxEntry {
-		return nil, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, len(raw), MaxEntry)
-	}
-	return raw, nil
-}
+// noHash holds a hash's place in a line.
+const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // envelope appends the one encoding of an entry's members up to its data.
 func envelope(b []byte, e Entry) []byte {
@@ -75,25 +106,30 @@ func envelope(b []byte, e Entry) []byte {
 
 // parseLine takes a line with its newline apart: the hash it claims and the raw entry.
 func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
-	if len(line) > MaxLine {
-		return Hash{}, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
+	digits, raw, err := frame(line)
+	if err != nil {
+		return Hash{}, nil, err
 	}
-	rest, ok := bytes.CutPrefix(line, []byte(frameHash))
-	if !ok || len(rest) < 2*len(claimed) {
-		return Hash{}, nil, fmt.Errorf("the line does not begin with %s and a hash", frameHash)
-	}
-	if claimed, ok = parseHash(rest[:2*len(claimed)]); !ok {
-		return Hash{}, nil, fmt.Errorf("the hash is not 64 lower-case hexadecimal digits")
-	}
-	rest, ok = bytes.CutPrefix(rest[2*len(claimed):], []byte(frameEntry))
+	claimed, ok := parseHash(digits)
 	if !ok {
-		return Hash{}, nil, fmt.Errorf("the hash is not followed by %s", frameEntry)
-	}
-	raw, ok = bytes.CutSuffix(rest, []byte(frameEnd))
-	if !ok {
-		return Hash{}, nil, fmt.Errorf("the line does not end in } and a newline")
+		return Hash{}, nil, errors.New("the hash is not 64 lower-case hexadecimal digits")
 	}
 	return claimed, raw, nil
+}
+
+// frame takes a line apart and leaves its hash as it is written.
+func frame(line []byte) (digits, raw []byte, err error) {
+	const begin = len(frameHash) + 2*sha256.Size
+	switch end := len(line) - len(frameEnd); {
+	case len(line) > MaxLine:
+		return nil, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
+	case end < begin+len(frameEntry), string(line[:len(frameHash)]) != frameHash, string(line[begin:begin+len(frameEntry)]) != frameEntry:
+		return nil, nil, fmt.Errorf("the line does not begin with %s, a hash and %s", frameHash, frameEntry)
+	case string(line[end:]) != frameEnd:
+		return nil, nil, errors.New("the line does not end in } and a newline")
+	default:
+		return line[len(frameHash):begin], line[begin+len(frameEntry) : end], nil
+	}
 }
 
 func parseHash(text []byte) (h Hash, ok bool) {

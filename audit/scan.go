@@ -3,9 +3,11 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 )
@@ -21,11 +23,22 @@ const (
 	Origin  Reason = "origin"  // genesis missing, repeated or not the format
 	Pairing Reason = "pairing" // an intent or outcome too many, an outcome without intent
 	Planned Reason = "plan"    // a plan that is not its digest's, an outcome whose plan is nowhere before it
+	Started Reason = "segment" // a segment that does not begin with what stands before it
+	Rekeyed Reason = "key"     // a change of the log's key that the key before did not sign
+
+	// Against a checkpoint:
+
+	Replaced    Reason = "replaced"    // another genesis: the ledger of another time or host
+	Truncated   Reason = "truncated"   // fewer entries than were signed
+	Rollback    Reason = "rollback"    // what is shown as newest is older than what was seen
+	Forked      Reason = "fork"        // other entries than were signed
+	Unsigned    Reason = "signature"   // no checkpoint of a key that is trusted
+	Unwitnessed Reason = "unwitnessed" // fewer cosignatures than are wanted
 )
 
 // Bad is the first thing found wrong. It is the error that [Scan] yields.
 type Bad struct {
-	Segment int    `json:"segment"` // counted from 1
+	Segment int    `json:"segment"` // counted from 1; 0 where the fault is no line's
 	Entry   uint64 `json:"entry"`   // the number that stands there, or should
 	Offset  int64  `json:"offset"`  // of the line in its segment, in bytes
 	Reason  Reason `json:"reason"`
@@ -33,6 +46,9 @@ type Bad struct {
 }
 
 func (b *Bad) Error() string {
+	if b.Segment == 0 {
+		return fmt.Sprintf("%s: %s", b.Reason, b.Detail)
+	}
 	return fmt.Sprintf("entry %d (segment %d, byte %d): %s: %s", b.Entry, b.Segment, b.Offset, b.Reason, b.Detail)
 }
 
@@ -57,13 +73,14 @@ func Scan(r io.Reader, after Head) iter.Seq2[Entry, error] {
 // scanner reads one segment.
 type scanner struct {
 	r       *bufio.Reader // holds two lines, so that a line's last MaxLine bytes are always at hand
+	sum     hash.Hash
 	segment int
 	head    Head  // of the last good entry
 	off     int64 // where the next line begins
 }
 
 func newScanner(r io.Reader, segment int, after Head) *scanner {
-	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), segment: segment, head: after}
+	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), sum: sha256.New(), segment: segment, head: after}
 }
 
 // next returns the next entry, io.EOF at the end.
@@ -83,7 +100,7 @@ func (s *scanner) next() (Entry, error) {
 	if err != nil {
 		return Entry{}, s.damaged(line, err)
 	}
-	e.Prev, e.Hash = s.head.Hash, next(s.head.Hash, raw)
+	e.Prev, e.Hash, e.Leaf = s.head.Hash, nextBy(s.sum, s.head.Hash, raw), Leaf(line)
 	if bad := s.follows(e, claimed); bad != nil {
 		return Entry{}, bad
 	}

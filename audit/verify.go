@@ -16,14 +16,17 @@ type Report struct {
 	Origin   string `json:"origin,omitempty"`
 	Host     string `json:"host,omitempty"`
 	Head     Hash   `json:"head"` // of the last good entry
+	Root     Hash   `json:"root"` // of the tree over the good entries
 	Intents  int    `json:"intents"`
 	Outcomes int    `json:"outcomes"`
 	Open     int    `json:"open"` // intents without outcome: not an error
 	// Plans counts those that outcomes name by their digest.
 	Plans PlanCount `json:"plans"`
 	// Backward counts entries whose wall clock is behind that of the entry before: not an error.
-	Backward int  `json:"backward,omitempty"`
-	FirstBad *Bad `json:"firstBad,omitempty"`
+	Backward int `json:"backward,omitempty"`
+	// Held are the checkpoints that were given and that the ledger agrees with.
+	Held     []Signed `json:"held,omitempty"`
+	FirstBad *Bad     `json:"firstBad,omitempty"`
 }
 
 // PlanCount says of how many plans the text gave the digest again, and of how many it cannot be told
@@ -33,10 +36,14 @@ type PlanCount struct {
 	Redacted   int `json:"redacted"`
 }
 
+// Verify reads a ledger's segments in order and reports on them, held against nothing but itself: see [Check].
+func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segments...) }
+
 // Verify reads a ledger's segments in order and reports on them. The error is what reading returned;
 // that a ledger is not in order stands in the report. Without an entry a ledger is not in order.
-func Verify(segments ...io.Reader) (Report, error) {
-	v := verifier{report: Report{Segments: len(segments)}}
+func (c Check) Verify(segments ...io.Reader) (Report, error) {
+	v := verifier{report: Report{Segments: len(segments)}, roots: c.sizes()}
+	v.reach()
 	for i, r := range segments {
 		err := v.segment(r, i+1)
 		var bad *Bad
@@ -54,39 +61,48 @@ func Verify(segments ...io.Reader) (Report, error) {
 	if v.report.Entries == 0 && v.report.FirstBad == nil {
 		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
 	}
-	v.report.Open = v.pairs.Len()
-	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.plans.Count()
+	v.hold(c)
+	v.report.Root = v.Tree.Root()
+	v.report.Open = v.Pairs.Len()
+	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.Plans.Count()
 	v.report.OK = v.report.FirstBad == nil
 	return v.report, nil
 }
 
 type verifier struct {
+	State
 	report Report
-	head   Head
-	pairs  Pairs
-	plans  Plans
 	last   time.Time
+	roots  map[uint64]Hash // of the sizes that checkpoints name, as far as the ledger reaches
 }
 
 func (v *verifier) segment(r io.Reader, number int) error {
-	s := newScanner(r, number, v.head)
+	s := newScanner(r, number, v.Head)
 	for {
 		at := s.off
 		e, err := s.next()
+		if err == io.EOF && at == 0 && number > 1 {
+			return &Bad{Segment: number, Entry: v.Head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
+		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := v.pairs.Add(e); err != nil {
-			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Pairing, Detail: err.Error()}
-		}
-		if err := v.plans.Add(e); err != nil {
-			return &Bad{Segment: number, Entry: e.Seq, Offset: at, Reason: Planned, Detail: err.Error()}
+		if bad := v.Add(e, number > 1 && at == 0); bad != nil {
+			bad.Segment, bad.Offset = number, at
+			return bad
 		}
 		v.count(e)
-		v.head = s.head
+		v.reach()
+	}
+}
+
+// reach notes the root when the ledger has come to a size that a checkpoint names.
+func (v *verifier) reach() {
+	if _, ok := v.roots[v.Tree.Size()]; ok {
+		v.roots[v.Tree.Size()] = v.Tree.Root()
 	}
 }
 

@@ -1,26 +1,44 @@
 #!/usr/bin/env python3
-"""Verifies a Bailey ledger with nothing but its files: python3 verify.py DIRECTORY
+"""Verifies a Bailey ledger, or a portable receipt, with nothing but its files:
 
-It follows docs/ledger.md and shares no code with Bailey. It prints the head and ends with 0 when the
-ledger holds, and names the first bad entry and ends with 1 when it does not."""
+    python3 verify.py [--key KEY]... [--witness KEY]... [--quorum N] [--newest NOTE] [--seen NOTE] DIRECTORY
+    python3 verify.py --key KEY... [--witness KEY]... [--quorum N] --receipt FILE
+    python3 verify.py --salt HEX --body FILE
+
+It follows docs/ledger.md and shares no code with Bailey. It ends with 0 when the ledger or receipt holds, and
+otherwise names the first bad entry or the reason and ends with 1. The third form prints a commitment. Python has no
+Ed25519: signatures are verified by the program openssl, 3.0 or later."""
+import argparse
+import base64
 import hashlib
 import json
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 
 LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})","entry":(.*)\}\n', re.DOTALL)
 ENTRY = re.compile(rb'\{"seq":([1-9][0-9]*),"time":"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{0,8}[1-9])?Z)",'
                    rb'"kind":"([a-z][a-z0-9._-]{0,63})","data":(\{.*\})\}', re.DOTALL)
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-GENESIS = re.compile(rb'\{"format":1,"origin":"[0-9a-f]{32}","host":"[A-Za-z0-9._-]{1,253}"\}')
+GENESIS = re.compile(rb'\{"format":1,"origin":"([0-9a-f]{32})","host":"([A-Za-z0-9._-]{1,253})"\}')
+HASHES = rb'(?:"[0-9a-f]{64}"(?:,(?=")|(?=\])))*'
+START = re.compile(rb'\{"size":[1-9][0-9]*,"head":"[0-9a-f]{64}","root":"[0-9a-f]{64}","edge":\[' + HASHES + rb'\],"open":\[[^\]\\]*\]\}')
+CHANGE = re.compile(rb'\{"key":"([^"\\]+)",(?:"old":"([^"\\]+)",)?"signature":"([A-Za-z0-9+/]{86}==)"\}')
+KEY = re.compile(r'([^\s+\x00-\x1f\x7f-\x9f]{1,512})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})')
+NOTE = re.compile(r'(([^\s+\x00-\x1f\x7f-\x9f]{1,512})\n(0|[1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n)\n((?:— [^\s+\x00-\x1f\x7f-\x9f]+ [A-Za-z0-9+/]+={0,2}\n)+)')
 NAME = re.compile(r'[A-Za-z0-9._-]{1,64}')
 DIGEST = re.compile(r'[0-9a-f]{64}')
 
 
-def need(holds, why):
+class Against(Exception):
+    """What is wrong is no single entry."""
+
+
+def need(holds, why, error=ValueError):
     if not holds:
-        raise ValueError(why)
+        raise error(why)
 
 
 def once(pairs):
@@ -32,72 +50,324 @@ def never(word):
     raise ValueError(word + " is not JSON")
 
 
-def follow(directory):
-    seq, head, state, plans = 0, bytes(32), {}, {}  # state: receipt -> has its outcome; plans: digest -> was recomputed
-    segments = sorted(pathlib.Path(directory).glob("[0-9]*.jsonl"))
-    need(segments, "no segment there")
-    for number, segment in enumerate(segments, 1):
-        need(segment.name == "%08d.jsonl" % number, "segment %d is missing" % number)
-        for line in segment.open("rb"):
-            seq += 1
-            try:
-                head = check(line, seq, head, state, plans)
-            except (ValueError, RecursionError) as why:
-                raise ValueError("entry %d in %s: %s" % (seq, segment.name, why)) from None
-    need(seq, "entry 1 is missing: the ledger is empty")
-    return seq, head, state, plans
+def sha(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
-def check(line, seq, head, state, plans):
+def bytes64(text):
+    """Base64 in its one encoding."""
+    raw = base64.b64decode(text, validate=True)
+    need(base64.b64encode(raw).decode() == text, "base64 that is not in its one encoding")
+    return raw
+
+
+class Tree:
+    """RFC 6962: of each full subtree on the right edge, its size and its root."""
+
+    def __init__(self):
+        self.edge = []
+
+    def add(self, line):
+        self.edge.append((1, sha(b"\x00", line)))
+        while len(self.edge) > 1 and self.edge[-1][0] == self.edge[-2][0]:
+            (size, right), (_, left) = self.edge.pop(), self.edge.pop()
+            self.edge.append((2 * size, sha(b"\x01", left, right)))
+
+    def root(self):
+        if not self.edge:
+            return sha()
+        right = self.edge[-1][1]
+        for _, left in reversed(self.edge[:-1]):
+            right = sha(b"\x01", left, right)
+        return right
+
+
+def included(line, number, size, root, proof):
+    """RFC 9162, section 2.1.3.2."""
+    at, last, got = number - 1, size - 1, sha(b"\x00", line)
+    need(0 <= at <= last, "the tree does not hold the entry")
+    for other in proof:
+        need(last > 0, "the proof is too long")
+        if at & 1 or at == last:
+            got = sha(b"\x01", other, got)
+            while at and not at & 1:
+                at, last = at >> 1, last >> 1
+        else:
+            got = sha(b"\x01", got, other)
+        at, last = at >> 1, last >> 1
+    need(last == 0 and got == root, "the proof does not lead to the root")
+
+
+class Key:
+    """A verifier key: NAME+ID+BASE64 of a type, 1 of a log and 4 of a witness, and an Ed25519 key."""
+
+    def __init__(self, text):
+        parts = KEY.fullmatch(text)
+        need(parts, "no verifier key: " + text)
+        self.text, self.name, self.raw = text, parts[1], bytes64(parts[3])
+        self.id, self.witness = sha(self.name.encode(), b"\n", self.raw)[:4], self.raw[0] == 4
+        need(self.raw[0] in (1, 4) and self.id.hex() == parts[2], "no verifier key: " + text)
+
+    def verifies(self, message, signature):
+        if self.witness:
+            if len(signature) != 72 or signature[0] > 127:
+                return False
+            when = int.from_bytes(signature[:8], "big")
+            message, signature = b"cosignature/v1\ntime %d\n" % when + message, signature[8:]
+        return len(signature) == 64 and ed25519(self.raw[1:], message, signature)
+
+
+def ed25519(public, message, signature):
+    with tempfile.TemporaryDirectory() as place:
+        here = pathlib.Path(place)
+        (here / "key").write_bytes(bytes.fromhex("302a300506032b6570032100") + public)  # RFC 8410
+        (here / "message").write_bytes(message)
+        (here / "signature").write_bytes(signature)
+        return subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-keyform", "DER", "-rawin", "-inkey", here / "key",
+                               "-in", here / "message", "-sigfile", here / "signature"], capture_output=True).returncode == 0
+
+
+class Ledger:
+    def __init__(self):
+        self.seq, self.head, self.tree, self.name = 0, bytes(32), Tree(), ""
+        self.state, self.plans = {}, {}  # receipt -> has its outcome; digest -> was recomputed
+        self.keys = []  # (number of the entry, Key) of those announced
+        self.roots = {0: self.tree.root()}  # of the sizes that were asked for
+
+    def follow(self, directory, sizes):
+        """Reads the segments in order, and keeps the roots at sizes."""
+        segments = sorted(pathlib.Path(directory).glob("[0-9]*.jsonl"))
+        for number, segment in enumerate(segments, 1):
+            need(segment.name == "%08d.jsonl" % number, "segment %d is missing" % number)
+            begins = number > 1
+            for line in segment.open("rb"):
+                try:
+                    self.add(line, begins)
+                except (ValueError, RecursionError) as why:
+                    raise ValueError("entry %d in %s: %s" % (self.seq + 1, segment.name, why)) from None
+                begins = False
+                if self.seq in sizes:
+                    self.roots[self.seq] = self.tree.root()
+            need(not begins, "entry %d in %s: the segment is empty" % (self.seq + 1, segment.name))
+
+    def add(self, line, begins):
+        frame, entry = parts(line)
+        now = sha(self.head, frame[2])
+        need(now.hex().encode() == frame[1], "the hash does not follow")
+        need(int(entry[1]) == self.seq + 1, "the number does not follow")
+        kind, data = entry[3].decode(), entry[4]
+        need((kind == "genesis") == (self.seq == 0), "genesis is entry 1 and no other")
+        need((kind == "segment") == begins, "a segment begins with an entry of its own kind, and none stands elsewhere")
+        if kind == "genesis":
+            genesis = GENESIS.fullmatch(data)
+            need(genesis, "genesis is not in its form")
+            self.name = "bailey/%s/%s" % (genesis[2].decode(), genesis[1].decode())
+        facts = self.account(int(entry[1]), kind, data)
+        if kind == "segment":
+            self.start(facts, data)
+        if kind == "key":
+            need(self.keys[-1][1].name == self.name, "the key is another log's")
+        self.tree.add(line)
+        self.seq, self.head = self.seq + 1, now
+
+    def account(self, seq, kind, data):
+        """Takes into account what the data of an entry means."""
+        need(not re.search(rb"\s", STRING.sub(b"", data)), "white space outside strings")
+        facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never)
+        if kind in ("intent", "outcome"):
+            need(len({key.casefold() for key in facts}) == len(facts), "two keys differ in case alone")
+            receipt = facts.get("receipt")
+            need(isinstance(receipt, str) and NAME.fullmatch(receipt), "no receipt is named")
+            need(b':"%s"' % receipt.encode() in data, "the receipt is written with escapes")
+            need(self.state.get(receipt) is (None if kind == "intent" else False), "%s has no place for this %s" % (receipt, kind))
+            self.state[receipt] = kind == "outcome"
+        cage = facts.get("cage") if kind == "outcome" else None
+        if isinstance(cage, dict) and "planDigest" in cage:
+            digest = cage["planDigest"]
+            need(isinstance(digest, str) and DIGEST.fullmatch(digest) and b':"%s"' % digest.encode() in data, "the plan is named by no digest")
+            need(digest in self.plans, "no entry before it holds the plan " + digest)
+        if kind == "plan":
+            self.plan(facts, data)
+        if kind == "key":
+            self.change(seq, data)
+        return facts
+
+    def plan(self, facts, data):
+        digest, text = facts.get("digest"), facts.get("text")
+        need(isinstance(digest, str) and DIGEST.fullmatch(digest), "a plan without its digest")
+        if text is None:
+            need(len(facts) == 2 and facts.get("redacted") is True, "a plan with neither its text nor the word redacted")
+        else:
+            need(len(facts) == 2 and isinstance(text, str) and text, "a plan without its text alone")
+            need(text.count("\ufffd") == data.count("\ufffd".encode()), "U+FFFD stands for something else")
+            need(hashlib.sha256(text.encode()).hexdigest() == digest, "the plan's text is not what its digest stands for")
+        self.plans[digest] = self.plans.get(digest) or text is not None
+
+    def start(self, facts, data):
+        need(START.fullmatch(data), "the segment's first entry is not in its form")
+        need(facts["size"] == self.seq and facts["head"] == self.head.hex(), "the segment begins after another entry")
+        need(facts["root"] == self.tree.root().hex() and facts["edge"] == [h.hex() for _, h in self.tree.edge], "the segment begins with another tree")
+        need(facts["open"] == [id for id, done in self.state.items() if not done], "the segment begins with other receipts open")
+        need(len(facts["open"]) <= 512, "the segment begins with too many receipts open")
+
+    def change(self, seq, data):
+        form = CHANGE.fullmatch(data)
+        need(form, "the key entry is not in its form")
+        key, old = Key(form[1].decode()), form[2] and Key(form[2].decode())
+        need((old and old.text) == (self.keys and self.keys[-1][1].text or None), "the key is not announced by the one before it")
+        need(key.raw not in [k.raw for _, k in self.keys], "a key that was replaced does not come back")
+        by = old or key
+        text = "bailey.audit/key/v1\n%s\n%s\n" % (old.text if old else "none", key.text)
+        need(not key.witness and not by.witness and key.name == by.name, "it is no log's key, or another log's")
+        need(by.verifies(text.encode(), bytes64(form[3].decode())), "the change of key is not signed by the one before")
+        self.keys.append((seq, key))
+
+    def at(self, size):
+        return ([key for seq, key in self.keys if seq <= size] or [None])[-1]
+
+
+def parts(line):
     need(len(line) <= 65536, "the line is too long")
     frame = LINE.fullmatch(line)
     entry = frame and ENTRY.fullmatch(frame[2])
     need(entry, "the line is not in the one form it may have")
-    now = hashlib.sha256(head + frame[2]).digest()
-    need(now.hex().encode() == frame[1], "the hash does not follow")
-    need(int(entry[1]) == seq, "the number does not follow")
-    kind, data = entry[3].decode(), entry[4]
-    need(not re.search(rb"\s", STRING.sub(b"", data)), "white space outside strings")
-    need((kind == "genesis") == (seq == 1), "genesis is entry 1 and no other")
-    need(kind != "genesis" or GENESIS.fullmatch(data), "genesis is not in its form")
-    facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never)
-    if kind in ("intent", "outcome"):
-        need(len({key.casefold() for key in facts}) == len(facts), "two keys differ in case alone")
-        receipt = facts.get("receipt")
-        need(isinstance(receipt, str) and NAME.fullmatch(receipt), "no receipt is named")
-        need(b':"%s"' % receipt.encode() in data, "the receipt is written with escapes")
-        need(state.get(receipt) is (None if kind == "intent" else False), "%s has no place for this %s" % (receipt, kind))
-        state[receipt] = kind == "outcome"
-    cage = facts.get("cage") if kind == "outcome" else None
-    if isinstance(cage, dict) and "planDigest" in cage:
-        digest = cage["planDigest"]
-        need(isinstance(digest, str) and DIGEST.fullmatch(digest) and b':"%s"' % digest.encode() in data, "the plan is named by no digest")
-        need(digest in plans, "no entry before it holds the plan " + digest)
-    if kind == "plan":
-        plan(facts, data, plans)
-    return now
+    return frame, entry
 
 
-def plan(facts, data, plans):
-    digest, text = facts.get("digest"), facts.get("text")
-    need(isinstance(digest, str) and DIGEST.fullmatch(digest), "a plan without its digest")
-    if text is None:
-        need(len(facts) == 2 and facts.get("redacted") is True, "a plan with neither its text nor the word redacted")
-    else:
-        need(len(facts) == 2 and isinstance(text, str) and text, "a plan without its text alone")
-        need(text.count("\ufffd") == data.count("\ufffd".encode()), "U+FFFD stands for something else")
-        need(hashlib.sha256(text.encode()).hexdigest() == digest, "the plan's text is not what its digest stands for")
-    plans[digest] = plans.get(digest) or text is not None
+def opened(note, ledger, args):
+    """Verifies a signed checkpoint: its origin, size, root, the log's keys and the witnesses that signed it."""
+    keys = [Key(k) for k in args.key]
+    for (_, old), (_, key) in zip(ledger.keys, ledger.keys[1:]):
+        if old.text in [k.text for k in keys]:
+            keys.append(key)
+    known = {(k.name, k.id): k for k in keys if not k.witness}
+    known.update({(k.name, k.id): k for k in map(Key, args.witness) if k.witness})
+    try:
+        form = NOTE.fullmatch(note.decode())
+        need(form and len(note) <= 32768, "it is not in its form")
+        root, signed, seen = bytes64(form[4]), [], set()
+        for line in form[5].splitlines():
+            _, name, sig = line.split(" ")
+            sig = bytes64(sig)
+            need(len(sig) > 4 and line not in seen and len(seen) < 100, "a signature is none, or stands twice")
+            seen.add(line)
+            key = known.get((name, sig[:4]))
+            if key:
+                need(key not in signed and key.verifies(form[1].encode(), sig[4:]), "a signature is wrong")
+                signed.append(key)
+        logs = [k for k in signed if not k.witness and k.name == form[2]]
+        need(logs, "no key of that log that is trusted has signed it")
+    except ValueError as why:
+        raise Against("signature: the checkpoint: %s" % why) from None
+    witnesses = {k.raw for k in signed if k.witness}
+    need(len(witnesses) >= args.quorum, "unwitnessed: %d of %d witnesses" % (len(witnesses), args.quorum), Against)
+    return form[2], int(form[3]), root, logs, len(witnesses)
+
+
+def agree(note, ledger, args):
+    """Holds the ledger against one signed checkpoint and returns its size, its words, and whether the ledger is too short."""
+    name, size, root, logs, witnesses = opened(note, ledger, args)
+    need(ledger.seq == 0 or name == ledger.name, "replaced: this ledger is %s, the checkpoint of %s" % (ledger.name, name), Against)
+    if size > ledger.seq or ledger.seq == 0:
+        return size, "truncated: %d entries were signed and %d are left" % (size, ledger.seq), True
+    need(ledger.roots[size] == root, "fork: the first %d entries are not those that were signed" % size, Against)
+    need(ledger.at(size) is None or ledger.at(size).text in [k.text for k in logs], "signature: that key was not the log's", Against)
+    return size, "held: %d entries, signed by %s, %d witnesses" % (size, logs[0].name, witnesses), False
+
+
+def against(ledger, args):
+    said, newest = [], None
+    need(args.quorum < 1 or args.newest or args.seen, "unwitnessed: no checkpoint was given", Against)
+    for which, name in (("newest", args.newest), ("seen", args.seen)):
+        if name is None:
+            continue
+        size, words, short = agree(pathlib.Path(name).read_bytes(), ledger, args)
+        if which == "newest":
+            newest = size
+        elif newest is not None and newest < size:
+            raise Against("rollback: its newest checkpoint is of %d entries, and one of %d was seen" % (newest, size))
+        need(not short, words, Against)
+        said.append(words)
+    return said
+
+
+def named(*names):
+    """The sizes that notes name, verified or not."""
+    forms = [NOTE.fullmatch(pathlib.Path(n).read_bytes().decode(errors="replace")) for n in names if n]
+    return {int(f[3]) for f in forms if f}
+
+
+def ledger_holds(args):
+    ledger, broken, said = Ledger(), None, []
+    try:
+        ledger.follow(args.directory, named(args.newest, args.seen))
+    except ValueError as why:
+        broken = why
+    try:
+        said = against(ledger, args)
+    except Against as why:
+        need(broken and not re.match("replaced|fork", str(why)), why, Against)  # another ledger goes before a broken one
+    need(not broken, broken)
+    need(ledger.seq, "entry 1 is missing: the ledger is empty")
+    print("ok: %d entries, %d calls (%d open), head %s" % (
+        ledger.seq, len(ledger.state), sum(not done for done in ledger.state.values()), ledger.head.hex()))
+    print("plans: %d recomputed, %d redacted" % (sum(ledger.plans.values()), sum(not done for done in ledger.plans.values())))
+    for words in said:
+        print(words)
+
+
+def receipt_holds(args):
+    text = pathlib.Path(args.receipt).read_bytes()
+    need(len(text) <= 1 << 20, "the receipt is too long")
+    body, _, note = text.partition(b"\n\n")
+    head, _, body = (body + b"\n").partition(b"\n")
+    need(head == b"bailey.audit/receipt/v1", "that is no receipt")
+    form = re.compile(rb'entry ([1-9][0-9]*)\n((?:[0-9a-f]{64}\n){0,63})(\{[^\n]*\n)')
+    ledger, proved, at, last, intents, shown = Ledger(), [], 0, (0, b""), 0, []
+    while at < len(body):
+        one = form.match(body, at)
+        need(one, "the receipt is not in its form")
+        at = one.end()
+        frame, entry = parts(one[3])
+        seq, kind = int(one[1]), entry[3].decode()
+        need(int(entry[1]) == seq > last[0], "entry %d: its number is another" % seq)
+        need(seq != last[0] + 1 or not last[0] or sha(last[1], frame[2]).hex().encode() == frame[1], "entry %d: its hash does not follow" % seq)
+        need(kind in ("intent", "outcome", "plan", "key"), "entry %d belongs to no receipt" % seq)
+        ledger.account(seq, kind, entry[4])
+        last, intents = (seq, bytes.fromhex(frame[1].decode())), intents + (kind == "intent")
+        shown.append("%d %s" % (seq, kind))
+        proved.append((one[3], seq, [bytes.fromhex(h.decode()) for h in one[2].split()]))
+    need(intents == 1 and len(ledger.plans) < 2, "a receipt holds one intent and one plan")
+    name, size, root, logs, witnesses = opened(note, ledger, args)
+    for line, seq, proof in proved:
+        included(line, seq, size, root, proof)
+    need(not ledger.keys or ledger.keys[-1][1].text in [k.text for k in logs], "signature: that key was not the log's", Against)
+    print("ok: receipt %s of %s, under %d entries with %d witnesses: %s" % (*ledger.state, name, size, witnesses, ", ".join(shown)))
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--key", action="append", default=[])
+    args.add_argument("--witness", action="append", default=[])
+    args.add_argument("--quorum", type=int, default=0)
+    for name in ("--newest", "--seen", "--receipt", "--salt", "--body"):
+        args.add_argument(name)
+    args.add_argument("directory", nargs="?")
+    args = args.parse_args()
+    try:
+        if args.receipt:
+            receipt_holds(args)
+        elif args.body:
+            body, salt = pathlib.Path(args.body).read_bytes(), bytes.fromhex(args.salt)
+            need(len(salt) == 32, "a salt has 32 bytes")
+            print(sha(b"bailey.audit/body/v1\x00", salt, len(body).to_bytes(8, "big"), body).hex())
+        else:
+            need(args.directory, "name a directory")
+            ledger_holds(args)
+    except (ValueError, OSError, Against) as why:
+        print("no:", why)
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    try:
-        entries, last, calls, cages = follow(sys.argv[1])
-    except (ValueError, OSError) as why:
-        print("no:", why)
-        sys.exit(1)
-    print("ok: %d entries, %d calls (%d open), head %s" % (
-        entries, len(calls), sum(not done for done in calls.values()), last.hex()))
-    print("plans: %d recomputed, %d redacted" % (sum(cages.values()), sum(not done for done in cages.values())))
+    main()

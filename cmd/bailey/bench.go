@@ -49,7 +49,7 @@ temporary directory on the same disk as TMPDIR.`,
 		},
 	}
 	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
-	cmd.AddCommand(call, a.benchRedactVerb())
+	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb())
 	return cmd
 }
 

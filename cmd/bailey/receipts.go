@@ -80,11 +80,11 @@ func (a *app) receiptsVerb() *cobra.Command {
 		},
 	}
 	list.Flags().IntVar(&limit, "limit", 50, "how many at most")
-	cmd.AddCommand(list, &cobra.Command{
-		Use: "show RECEIPT", Short: "Show one receipt, whole", Args: oneArg("a receipt"),
+	cmd.AddCommand(list, a.forgetVerb(), &cobra.Command{
+		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output", Args: oneArg("a receipt"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := gateway.Query{Verb: "receipt", Args: map[string]any{"id": args[0]}}
-			return look(cmd.Context(), a, q, func(r bailey.Receipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
+			return look(cmd.Context(), a, q, func(r shownReceipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
 		},
 	})
 	return cmd

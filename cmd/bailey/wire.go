@@ -35,6 +35,7 @@ type stack struct {
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
+	limit   *gateway.Limit // before the gate, for every door
 	gateway *gateway.Gateway
 	unlock  func()
 	log     *slog.Logger
@@ -69,8 +70,9 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.ledger.Note, s.pins.Learn, log); err != nil {
 		return s, err
 	}
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.gate, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
 	})
 	if err != nil {
@@ -168,6 +170,9 @@ func (s *stack) close() {
 			s.log.Error("closing the jail", "err", err)
 		}
 	}
+	if s.limit != nil {
+		s.limit.Close()
+	}
 	if s.ledger != nil {
 		if err := s.ledger.Close(); err != nil {
 			s.log.Error("closing the ledger", "err", err)
@@ -190,7 +195,7 @@ func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteClos
 type doorOfMCP struct{ s *stack }
 
 func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
-	return d.s.gate.Do(ctx, call)
+	return d.s.limit.Do(ctx, call)
 }
 
 func (d doorOfMCP) Tools(context.Context, bailey.Principal) []mcp.Tool {
@@ -252,7 +257,7 @@ func (s *stack) receipt(_ context.Context, q gateway.Query, _ bailey.Call) (any,
 	if err != nil {
 		return nil, err
 	}
-	return list[0], nil
+	return s.show(list[0]), nil
 }
 
 func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {

@@ -20,12 +20,16 @@ type capture struct {
 	seen   int64  // bytes the tool wrote
 	cut    bool
 	buf    bytes.Buffer
+	passed bool // the call has a writer of its own
 }
 
 func (c *course) capture(to io.Writer) *capture {
 	p := &capture{}
 	if to == nil {
 		to = &p.buf
+	} else {
+		p.passed = true
+		to = io.MultiWriter(to, &p.buf)
 	}
 	p.limit = &limited{w: to, left: bailey.OutputCap}
 	p.redact = c.Redactor.Writer(c.call.Session.ID, p.limit)
@@ -46,8 +50,22 @@ func (p *capture) Write(b []byte) (int, error) {
 // Close flushes what the redactor held back.
 func (p *capture) Close() error {
 	err := p.redact.Close()
-	p.kept, p.cut = p.buf.Bytes(), p.limit.cut
+	if p.cut = p.limit.cut; !p.passed {
+		p.kept = p.buf.Bytes()
+	}
 	return err
+}
+
+// body is what the caller got, for the receipt; nil when that is nothing.
+func (p *capture) body() *bailey.Body {
+	text := p.kept
+	if p.passed {
+		text = p.buf.Bytes()
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	return &bailey.Body{Length: len(text), Bytes: text}
 }
 
 func (p *capture) redactions() int { return p.redact.Count() }

@@ -356,11 +356,11 @@ func texts(list []any) []string {
 	return out
 }
 
-// inline returns v as JSON when it is short enough to stand in the ledger, and its length.
-func inline(v any) (json.RawMessage, int) {
-	b, err := json.Marshal(v)
-	if err != nil || len(b) > bailey.InlineCap {
-		return nil, len(b)
+// inline returns v as JSON, and that again when it is short enough to stand in the ledger.
+func inline(v any) (short json.RawMessage, whole []byte) {
+	whole, err := json.Marshal(v)
+	if err != nil || len(whole) > bailey.InlineCap {
+		return nil, whole
 	}
-	return b, len(b)
+	return whole, whole
 }

@@ -463,7 +463,7 @@ func TestFloodIsCutAndDrained(t *testing.T) {
 	var out bytes.Buffer
 	in.Stdout, in.Stderr = &out, io.Discard
 	res := w.gate().Do(t.Context(), in)
-	if res.Err != nil || !res.Truncated || out.Len() != bailey.OutputCap || w.one().StdoutBytes != total || res.Stdout != nil {
+	if res.Err != nil || !res.Truncated || out.Len() != bailey.OutputCap || w.one().StdoutBytes != total || res.Stdout != nil || len(w.one().StdoutBody.Bytes) != bailey.OutputCap {
 		t.Errorf("%v truncated %v, %d bytes out, receipt %d", res.Err, res.Truncated, out.Len(), w.one().StdoutBytes)
 	}
 }
@@ -518,5 +518,34 @@ func TestLongArguments(t *testing.T) {
 	}
 	if i := w.intents[0]; i.Input != nil || i.InputBytes <= bailey.InlineCap || w.one().Argv != nil {
 		t.Errorf("%d bytes inline, %d said, argv %v", len(i.Input), i.InputBytes, w.one().Argv)
+	}
+	if b := w.intents[0].InputBody; b == nil || len(b.Bytes) != w.intents[0].InputBytes || !bytes.Contains(b.Bytes, []byte(`"word":"www`)) {
+		t.Errorf("beside the ledger goes %+v", b)
+	}
+}
+
+// TestBodyIsWhatTheCallerGot: redacted, as hooks left it, at most so long; nil where nothing came.
+func TestBodyIsWhatTheCallerGot(t *testing.T) {
+	for name, streamed := range map[string]bool{"kept": false, "streamed": true} {
+		w, in := newWorld(t), call()
+		in.Input["word"] = "SECRET " + strings.Repeat("w", bailey.InlineCap)
+		w.lease = bailey.Lease{Secrets: []bailey.Secret{bailey.NewSecret("SECRET")}}
+		w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+			fmt.Fprint(s.Stdout, "a SECRET")
+			return bailey.Exit{}, nil
+		}
+		var out bytes.Buffer
+		if streamed {
+			in.Stdout, in.Stderr = &out, io.Discard
+		}
+		res := w.gate().Do(t.Context(), in)
+		got := string(res.Stdout) + out.String()
+		o := w.one()
+		if res.Err != nil || got != "a [R]" || o.StdoutBody == nil || string(o.StdoutBody.Bytes) != got || o.StderrBody != nil {
+			t.Errorf("%s: %v, the caller got %q, the ledger %+v", name, res.Err, got, o.StdoutBody)
+		}
+		if b := w.intents[0].InputBody; b == nil || bytes.Contains(b.Bytes, []byte("SECRET")) {
+			t.Errorf("%s: the input is kept with its secret", name)
+		}
 	}
 }

@@ -25,9 +25,9 @@ func (c *course) intent() bailey.Intent {
 		Door: c.call.Door, Client: clip(c.hide(c.call.Client), 200), Dir: clip(c.hide(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if len(c.call.Input) > 0 {
-		var n int
-		if i.Input, n = inline(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
-			i.InputBytes = n
+		var whole []byte
+		if i.Input, whole = inline(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
+			i.InputBytes, i.InputBody = len(whole), &bailey.Body{Length: len(whole), Bytes: whole}
 		}
 	}
 	return i
@@ -76,7 +76,7 @@ func (c *course) outcome() bailey.Outcome {
 		cage := c.cage()
 		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
-		if _, n := inline(argv); n <= bailey.InlineCap {
+		if short, _ := inline(argv); short != nil {
 			o.Argv = texts(argv)
 		}
 	}
@@ -86,6 +86,7 @@ func (c *course) outcome() bailey.Outcome {
 	if c.stdout != nil && c.executed {
 		o.ExitCode = &c.exit.Code
 		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
+		o.StdoutBody, o.StderrBody = c.stdout.body(), c.stderr.body()
 		o.Truncated = c.stdout.cut || c.stderr.cut
 		o.Redactions = c.stdout.redactions() + c.stderr.redactions()
 	}

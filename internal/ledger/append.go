@@ -13,29 +13,44 @@ import (
 
 // request is an entry on its way to the disk.
 type request struct {
-	kind string
-	data []byte
-	plan *audit.Plan   // which the ledger has to hold before the entry; nil where it names none
-	err  error         // owned by the writer until done is closed
-	done chan struct{} // closed when the entry is durable or refused
+	kind    string
+	body    audit.Body
+	receipt bailey.ReceiptID // of an intent or outcome: the one that it names
+	plan    *audit.Plan      // which the segment has to hold before the entry; nil where it names none
+	err     error            // owned by the writer until its group is done
+}
+
+// newRequest checks what an entry's data is to be.
+func newRequest(kind string, data []byte) (*request, error) {
+	body, err := audit.NewBody(kind, data)
+	if err != nil {
+		return nil, unrecordable(kind, err)
+	}
+	return &request{kind: kind, body: body}, nil
 }
 
 // Open records an intent. When it returns without error the intent is on the disk and so is the space
 // for its outcome. The caller calls seal exactly once, and tells nobody the result before seal returned: an
 // error of seal means that the outcome is not durable. Sealing again is an error and writes nothing.
 //
-// ctx counts until the writer has heard of the intent; then the disk alone decides.
+// ctx counts until the intent has its place in the ledger; then the disk alone decides.
 func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outcome) error, err error) {
+	kept := l.keepInput(&in)
+	defer func() {
+		if err != nil && kept() == nil { // nobody will ask for it
+			l.bodies.remove(in.Receipt, InputPart)
+		}
+	}()
 	data, err := json.Marshal(in)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the intent has no JSON form", Err: err}
 	}
-	if err := l.pair(func(p *audit.Pairs) error { return p.Intent(in.Receipt, 0) }); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the intent cannot be recorded",
-			Hint: "every call needs a receipt id of its own", Err: err}
+	r, err := newRequest(audit.KindIntent, data)
+	if err != nil {
+		return nil, err
 	}
-	if err := l.submit(ctx, &request{kind: audit.KindIntent, data: data}); err != nil {
-		l.pair(func(p *audit.Pairs) error { return p.Outcome(in.Receipt) }) // nobody will seal it
+	r.receipt = in.Receipt
+	if err := l.submit(ctx, r); err != nil {
 		return nil, err
 	}
 	var sealed atomic.Bool
@@ -43,12 +58,13 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 		if sealed.Swap(true) {
 			return &bailey.Error{Kind: bailey.Conflict, Message: "receipt " + string(in.Receipt) + " is sealed already"}
 		}
-		o.Receipt = in.Receipt
+		o.Receipt, o.InputBody = in.Receipt, kept()
 		return l.seal(o)
 	}, nil
 }
 
 func (l *Log) seal(o bailey.Outcome) error {
+	l.keepOutput(&o)
 	if o.EndedAt.IsZero() {
 		o.EndedAt = l.now().UTC()
 	}
@@ -60,10 +76,12 @@ func (l *Log) seal(o bailey.Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := l.submit(context.Background(), &request{kind: audit.KindOutcome, data: data, plan: plan}); err != nil {
+	r, err := newRequest(audit.KindOutcome, data)
+	if err != nil {
 		return err
 	}
-	return l.pair(func(p *audit.Pairs) error { return p.Outcome(o.Receipt) })
+	r.receipt, r.plan = o.Receipt, plan
+	return l.submit(context.Background(), r)
 }
 
 // Note records any other event. data becomes a JSON object, nil an empty one; what does not is refused.
@@ -75,7 +93,7 @@ func (l *Log) Note(ctx context.Context, kind string, data any) error {
 // NoteCaged is Note for an event in a cage: the cage's plan stands before it in the ledger.
 func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
-	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan:
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey:
 		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
 	}
 	raw := []byte("{}")
@@ -89,31 +107,39 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 	if err != nil {
 		return err
 	}
-	return l.submit(ctx, &request{kind: kind, data: raw, plan: plan})
-}
-
-func (l *Log) pair(f func(*audit.Pairs) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f(&l.pairs)
-}
-
-// submit hands an entry to the writer and waits until it is durable or refused.
-func (l *Log) submit(ctx context.Context, r *request) error {
-	r.done = make(chan struct{})
-	select {
-	case l.queue <- r:
-	case <-l.stop:
-		return errClosed()
-	case <-ctx.Done():
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger did not take the " + r.kind + " in time", Err: ctx.Err()}
+	r, err := newRequest(kind, raw)
+	if err != nil {
+		return err
 	}
-	<-r.done
+	r.plan = plan
+	return l.submit(ctx, r)
+}
+
+// submit chains an entry and waits until it is durable or refused.
+func (l *Log) submit(ctx context.Context, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the caller left before the " + r.kind + " was recorded", Err: err}
+	}
+	done, err := l.enter(r)
+	if err != nil {
+		return err
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default: // it will look again in any case
+	}
+	<-done
 	return r.err
 }
 
-func errClosed() error {
-	return unavailable("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
+// enter gives a request its place in the chain. What is returned is closed when it is durable or refused.
+func (l *Log) enter(r *request) (done <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, unavailable("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
+	}
+	return l.pending.done, l.chain.add(l.pending, r)
 }
 
 // run is the writer's goroutine. It ends when Close was called and nobody it has heard of waits.
@@ -121,40 +147,84 @@ func (l *Log) run() {
 	defer close(l.gone)
 	for {
 		select {
-		case r := <-l.queue:
-			l.commit(l.collect(r))
+		case <-l.wake:
+			runtime.Gosched() // whom the last group's answer woke comes along
+			l.flush()
 		case <-l.stop:
+			l.flush()
 			return
 		}
 	}
 }
 
-// The most that one group takes.
-const (
-	groupEntries = 1024
-	groupBytes   = 4 << 20
-)
-
-// collect adds to first all that wait for the writer at this moment.
-func (l *Log) collect(first *request) []*request {
-	runtime.Gosched() // whom the last group's answer woke comes along: 46 instead of 28 of 64 callers per sync
-	group, size := []*request{first}, len(first.data)
-	for len(group) < groupEntries && size < groupBytes {
-		select {
-		case r := <-l.queue:
-			group, size = append(group, r), size+len(r.data)
-		default:
-			return group
-		}
+// flush makes durable what waits, or refuses it, and answers.
+func (l *Log) flush() {
+	l.rotate()
+	g := l.take()
+	l.commit(g)
+	w := &l.writer
+	l.durable.Store(&position{w.number, w.size})
+	close(g.done)
+	g.clear()
+	if cap(g.lines) > spareBytes {
+		g.lines = nil
 	}
-	return group
+	l.spare = g
 }
 
-// commit makes a group durable or refuses it, and answers.
-func (l *Log) commit(group []*request) {
-	l.writer.commit(group)
-	l.durable.Store(l.writer.size)
-	for _, r := range group {
-		close(r.done)
+// spareBytes is how much of a group's memory is kept for the next.
+const spareBytes = 1 << 20
+
+// take takes the group that was filled and leaves another.
+func (l *Log) take() *group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.pending
+	g.end, g.open = l.chain.tip, len(l.chain.account.open)
+	l.pending, l.spare = l.spare, nil
+	l.pending.done = make(chan struct{})
+	return g
+}
+
+// commit makes a group durable, or refuses what of it cannot be.
+func (l *Log) commit(g *group) {
+	w := &l.writer
+	if w.alive(); w.dead != nil {
+		l.remake(g, nobody, w.dead)
+		return
 	}
+	if g.opens() {
+		if err := w.spare(); err != nil {
+			l.remake(g, notIntents, err)
+		}
+	}
+	if err := w.reserve(g); err != nil {
+		l.remake(g, outcomes, err) // their space was reserved with their intents
+	}
+	if len(g.lines) == 0 {
+		return
+	}
+	if err := w.put(g); err != nil {
+		l.remake(g, nobody, err)
+	}
+}
+
+func nobody(*request) bool     { return false }
+func outcomes(r *request) bool { return r.kind == audit.KindOutcome }
+
+func notIntents(r *request) bool { return r.kind != audit.KindIntent }
+
+// remake refuses those of a group that are not kept, and chains the others anew, and what came behind them.
+func (l *Log) remake(g *group, keep func(*request) bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chain.rewind(l.writer.end, l.pending, g)
+	for _, r := range g.requests {
+		if !keep(r) {
+			r.err = err
+		}
+	}
+	l.chain.again(g)
+	g.end, g.open = l.chain.tip, len(l.chain.account.open)
+	l.chain.again(l.pending)
 }

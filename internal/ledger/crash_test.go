@@ -51,6 +51,8 @@ func child(role, dir string) error {
 		return childCalls(dir, nil)
 	case "mid-write", "before-sync", "before-truncate":
 		return childCalls(dir, &deadly{at: role})
+	case "rotate-write", "rotate-sync", "rotate-name", "rotate-named":
+		return childRotates(dir, role)
 	case "file-limit":
 		return childFileLimit(dir)
 	case "full-disk":
@@ -210,12 +212,14 @@ func TestKilledAnytime(t *testing.T) {
 	}
 }
 
+// Case 1: the process is killed between write and fsync; nothing that was answered is lost, and nothing stays open.
 func TestKilledBetweenWriteAndSync(t *testing.T) {
 	dir := place(t)
 	intents, outcomes := killed(t, "before-sync", dir, 0)
 	recovered(t, dir, intents, outcomes)
 }
 
+// Case 2: the process is killed inside a write; the torn line is cut, kept and recorded, and no answered entry is lost.
 func TestKilledInsideWrite(t *testing.T) {
 	dir := place(t)
 	intents, outcomes := killed(t, "mid-write", dir, 0)
@@ -275,7 +279,7 @@ func repairs(t *testing.T, dir string, want int) {
 	}
 }
 
-// A second process is refused while the first lives, and not a moment longer.
+// Case 8: a second process opens the ledger; it is refused while the first lives, and not a moment longer.
 func TestSecondProcess(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

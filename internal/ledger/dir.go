@@ -133,7 +133,7 @@ func (d *directory) segments() ([]string, error) {
 	}
 	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
-		if want := fmt.Sprintf("%08d.jsonl", i+1); n != want {
+		if want := segmentFile(i + 1); n != want {
 			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", d.path, n, want),
 				Hint: "restore the missing segment from a copy, or move the ledger aside to begin a new one"}
 		}

@@ -51,16 +51,16 @@ func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
 func (d *directory) same(f *os.File, name string, size int64) error {
 	var named, opened unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("%s is gone: %w", f.Name(), err)
+		return fmt.Errorf("%s is gone: %w", filepath.Join(d.path, name), err)
 	}
 	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
 		return err
 	}
 	if named.Dev != opened.Dev || named.Ino != opened.Ino {
-		return fmt.Errorf("%s is another file now", f.Name())
+		return fmt.Errorf("%s is another file now", filepath.Join(d.path, name))
 	}
 	if opened.Size != size {
-		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size, size)
+		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.path, name), opened.Size, size)
 	}
 	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
 }

@@ -48,17 +48,17 @@ func (d *directory) fit() error {
 func (d *directory) same(f *os.File, name string, size int64) error {
 	named, err := d.Lstat(name)
 	if err != nil {
-		return fmt.Errorf("%s is gone: %w", f.Name(), err)
+		return fmt.Errorf("%s is gone: %w", filepath.Join(d.path, name), err)
 	}
 	opened, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if !named.Mode().IsRegular() || !os.SameFile(named, opened) {
-		return fmt.Errorf("%s is another file now", f.Name())
+		return fmt.Errorf("%s is another file now", filepath.Join(d.path, name))
 	}
 	if opened.Size() != size {
-		return fmt.Errorf("%s has %d bytes, of which %d are ours", f.Name(), opened.Size(), size)
+		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.path, name), opened.Size(), size)
 	}
 	return oneName(f)
 }

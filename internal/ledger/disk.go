@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"bailey/audit"
@@ -19,10 +20,14 @@ type Disk interface {
 	Truncate(size int64) error
 	// Reserve takes disk space for n bytes from off on and leaves the length as it is (fallocate(2)).
 	Reserve(off, n int64) error
+	// Free returns how many bytes this user may still take where the file is (statfs(2)).
+	Free() (uint64, error)
 }
 
 // segment is the real Disk: disk_linux.go, disk_darwin.go, disk_windows.go.
 type segment struct{ *os.File }
+
+func (s segment) Free() (uint64, error) { return free(filepath.Dir(s.Name())) }
 
 // cure says what to do about an error of the disk.
 func cure(err error) string {

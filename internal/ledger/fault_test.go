@@ -27,6 +27,7 @@ type faulty struct {
 	short    int // bytes that a failing write leaves; -1 hides the error of the short write
 	sync     error
 	truncate error
+	free     func() (uint64, error)
 	reserved int64 // the furthest byte that was ever reserved
 	syncs    int
 }
@@ -41,6 +42,15 @@ func (f *faulty) Reserve(off, n int64) error {
 	}
 	f.reserved = max(f.reserved, off+n)
 	return f.Disk.Reserve(off, n)
+}
+
+func (f *faulty) Free() (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.free != nil {
+		return f.free()
+	}
+	return f.Disk.Free()
 }
 
 func (f *faulty) WriteAt(p []byte, off int64) (int, error) {
@@ -93,6 +103,7 @@ func unavailableWith(t *testing.T, err, cause error) {
 	}
 }
 
+// Case 5: the disk is full (ENOSPC); new calls are refused, and what became of open ones is written all the same.
 func TestNoSpaceRefusesIntents(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	var seals []func(bailey.Outcome) error
@@ -173,6 +184,7 @@ func onDisk(t *testing.T, dir string) int64 {
 	return st.Blocks * 512
 }
 
+// Case 7: a write is short, with an error or silently; it is refused and nothing half written stays.
 func TestWriteFails(t *testing.T) {
 	for name, short := range map[string]int{"nothing": 0, "one byte": 1, "half": 120, "all but one": 1 << 20} {
 		for _, cause := range []error{unix.EIO, unix.ENOSPC, errSilent} {
@@ -212,6 +224,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// Case 6: fsync says EIO; its group is refused and so is everything after, until the ledger is opened anew.
 func TestSyncFails(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	seal, err := l.Open(context.Background(), intent())

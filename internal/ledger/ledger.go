@@ -1,7 +1,8 @@
 // Package ledger is the durable log on disk: the one writer of the format that package audit defines.
 //
 // What returns without error is on the disk (pwrite(2), fdatasync(2)) and, for a new file, so is its
-// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). One goroutine writes. It takes all that wait, writes them at once, syncs once
+// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). Each caller chains its own
+// entry while the disk is busy with those before; one goroutine takes all that wait, writes them at once, syncs once
 // and answers them: a group.
 //
 // # Space
@@ -9,22 +10,39 @@
 // For every open intent two times [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2)
 // with FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is: for that, and for the plan
 // of its cage, which stands before it unless an earlier entry holds it. So a full disk refuses new
-// calls and never loses what became of one that ran. File systems without fallocate are refused.
+// calls and never loses what became of one that ran. File systems without fallocate are refused. Before the disk is
+// full calls are refused already: when less is free than [Config] keeps in reserve, for what else the machine has to write.
 //
 // # Failure
 //
-// A write that fails is cut off again and refused, its whole group with it; nothing half written stays.
+// A write that fails is cut off again and refused, its whole group with it; nothing half written stays, and what waits
+// behind it is chained anew.
 // After a sync that failed nobody knows what the disk holds (Linux marks the pages clean; fsync(2), NOTES):
 // the log then refuses everything until it is opened anew.
 //
+// # Segments
+//
+// A segment that is full is followed by another, which begins with what stands before it: the head, the tree's edge,
+// the receipts that are open. It has its name when that line and the space of what is open are on the disk, and what
+// it follows is durable by then; so a crash leaves the old segment as the last one, or both complete. A plan is
+// noted once in each segment that names it.
+//
+// # Bodies
+//
+// Arguments that are too long for an entry and what tools write stand in blobs/, redacted, each in a file of its own
+// with the salt of its commitment. They are written before the outcome that names them and synced behind it; one that
+// could not be written makes the outcome say so. After 30 days they are removed, or when [Log.Forget] says so.
+//
 // # Recovery
 //
-// Opening verifies the whole chain. A torn tail is kept aside in torn-ENTRY-OFFSET, cut, and recorded in a
-// "repair" entry; damage anywhere else is a refusal that names the entry. Receipts still open get an outcome
-// [bailey.Interrupted]. Each step can be cut off by a crash and is then done again.
+// Opening verifies the last segment from its first line on, and of each segment before it that it ends where the
+// next one begins: two reads, some 50 µs. The rest is for [Verify]. A torn tail is kept aside in torn-ENTRY-OFFSET, cut,
+// and recorded in a "repair" entry; other damage is a refusal that names segment and entry. Receipts still open get
+// an outcome [bailey.Interrupted]. Each step can be cut off by a crash and is then done again.
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -33,7 +51,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/audit"
 )
 
 // Config is what a Log is opened with. Dir has to be set; every other zero field is safe.
@@ -42,7 +59,16 @@ type Config struct {
 	Host string               // this machine's name for a new ledger; "" is what the kernel says
 	Log  *slog.Logger         // for operators; nil is silent
 	Now  func() time.Time     // nil is time.Now
-	Wrap func(disk Disk) Disk // for fault tests: stands between the log and its segment; nil is nothing
+	Wrap func(disk Disk) Disk // for fault tests: stands between the log and each of its segments; nil is nothing
+	// Segment is the size in bytes at which a segment is full and the next one begins; 0 is 64 MiB. A segment is
+	// longer by what its last group takes, at most 4 MiB and an entry.
+	Segment int64
+	// Reserve is how many bytes stay free on the disk: with less, no call is taken, and outcomes and notes are. 0 is
+	// 64 MiB. What open calls need is not among them: it is allocated.
+	Reserve int64
+	// Retention is how long bodies are kept in blobs/; 0 is 30 days. NoOutput keeps none of what tools write.
+	Retention time.Duration
+	NoOutput  bool
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.
@@ -52,24 +78,36 @@ type Log struct {
 	host string
 	dir  *directory
 
-	queue chan *request // without buffer: who was heard is answered
+	bodies   *bodies
+	noOutput bool
+
+	wake  chan struct{} // holds one: something waits
 	stop  chan struct{} // closed by Close
 	gone  chan struct{} // closed by the writer when it has ended
 	close sync.Once
 
-	mu    sync.Mutex
-	pairs audit.Pairs // guarded by mu
+	mu      sync.Mutex
+	chain   chain  // guarded by mu
+	pending *group // that is being filled, behind what the disk has; guarded by mu
+	closed  bool   // guarded by mu
+	spare   *group // owned by the writer's goroutine
 
-	durable atomic.Int64 // bytes of the last segment that are on the disk; set by the writer alone
-	writer  writer       // owned by the writer's goroutine once New has returned
+	durable atomic.Pointer[position] // what is on the disk; set by the writer alone
+	writer  writer                   // owned by the writer's goroutine once New has returned
+}
+
+// position is a place in the ledger: a segment, counted from 1, and a byte in it.
+type position struct {
+	segment int
+	bytes   int64
 }
 
 // New opens the ledger in c.Dir, or begins one, and holds it against every other writer until Close.
 // Its errors name cause and cure.
 func New(c Config) (*Log, error) {
 	l := &Log{
-		log: c.Log, now: c.Now, host: c.Host,
-		queue: make(chan *request), stop: make(chan struct{}), gone: make(chan struct{}),
+		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host,
+		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{}, stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -86,6 +124,11 @@ func New(c Config) (*Log, error) {
 	}
 	l.dir = dir
 	if err := l.start(c); err != nil {
+		l.writer.release()
+		dir.Close()
+		return nil, err
+	}
+	if l.bodies, err = openBodies(c, l.log, l.now); err != nil {
 		l.writer.release()
 		dir.Close()
 		return nil, err
@@ -107,7 +150,7 @@ func (l *Log) start(c Config) error {
 			return err
 		}
 	}
-	return l.recover(names, c.Wrap)
+	return l.recover(names, c)
 }
 
 // Close answers what was heard, ends the writer and lets the ledger go. Receipts that are still open stay
@@ -115,9 +158,12 @@ func (l *Log) start(c Config) error {
 func (l *Log) Close() error {
 	var err error
 	l.close.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
 		close(l.stop)
 		<-l.gone
-		err = l.writer.release()
+		err = errors.Join(l.writer.release(), l.bodies.close())
 		if cerr := l.dir.Close(); err == nil {
 			err = cerr
 		}

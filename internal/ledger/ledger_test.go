@@ -213,7 +213,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Two hundred and fifty-six callers, some of whom leave while others come, and readers at the same time.
+// Case 9: 256 callers append at once, some leaving while others come, with readers; each finds its entries, once, in order.
 func TestConcurrent(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -329,6 +329,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// Case 10: the clock is set back; entries keep their order, and the step is counted and said.
 func TestClockBack(t *testing.T) {
 	dir := place(t)
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
@@ -452,4 +453,45 @@ func TestRehearsalLeavesNothing(t *testing.T) {
 	if _, err := Rehearse(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in no directory: %v", err)
 	}
+}
+
+// The writer's tree is the one over what is on the disk, after groups, failures and a new start.
+func TestTreeIsCarried(t *testing.T) {
+	dir := place(t)
+	for range 2 {
+		l := open(t, Config{Dir: dir})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { call(t, l) })
+		}
+		all.Wait()
+		if err := l.Note(context.Background(), "bad kind", nil); err == nil {
+			t.Error("a note of a kind that is none")
+		}
+		do(t, l.Close())
+		r := verified(t, dir)
+		if l.chain.tree.Root() != r.Root || l.chain.tree.Size() != r.Entries {
+			t.Errorf("it carries %d entries, %d are on the disk", l.chain.tree.Size(), r.Entries)
+		}
+	}
+	l := open(t, Config{Dir: dir})
+	defer l.Close()
+	if r := verified(t, dir); l.chain.tree.Root() != r.Root {
+		t.Error("another tree after a start")
+	}
+}
+
+// What the ledger keeps to itself no caller writes.
+func TestKindsOfItsOwn(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	defer l.Close()
+	for _, kind := range []string{audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey} {
+		if err := l.Note(context.Background(), kind, nil); bailey.KindOf(err) != bailey.Internal {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+func outcomeOK() bailey.Outcome {
+	return bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}
 }

@@ -1,9 +1,7 @@
 package ledger
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 
 	"bailey"
 	"bailey/audit"
@@ -38,21 +36,3 @@ func (k *known) add(digests ...string) {
 }
 
 func (k known) has(digest string) bool { _, ok := k[digest]; return ok }
-
-// plan puts a plan into the group, unless it is in the ledger.
-func (w *writer) plan(g *group, p *audit.Plan) error {
-	if p == nil || w.plans.has(p.Digest) || g.plans.has(p.Digest) {
-		return nil
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // it would take six bytes for one
-	if err := enc.Encode(p); err != nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the plan has no JSON form", Err: err}
-	}
-	if err := w.entry(g, audit.KindPlan, bytes.TrimSuffix(b.Bytes(), []byte("\n"))); err != nil {
-		return err
-	}
-	g.plans.add(p.Digest)
-	return nil
-}

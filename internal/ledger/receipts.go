@@ -53,13 +53,16 @@ func (l *Log) Receipts(f Filter) ([]bailey.Receipt, error) {
 	return found.receipts()
 }
 
-// upToDurable bounds the last segment to what the writer has answered for.
+// upToDurable bounds the segments to what the writer has answered for.
 func (l *Log) upToDurable(files []*os.File) []io.Reader {
-	readers := make([]io.Reader, len(files))
-	for i, f := range files {
-		readers[i] = f
+	at := l.durable.Load()
+	readers := make([]io.Reader, min(len(files), at.segment))
+	for i := range readers {
+		readers[i] = files[i]
+		if i+1 == at.segment {
+			readers[i] = io.LimitReader(files[i], at.bytes)
+		}
 	}
-	readers[len(files)-1] = io.LimitReader(files[len(files)-1], l.durable.Load())
 	return readers
 }
 

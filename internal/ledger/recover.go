@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 
 	"bailey"
 	"bailey/audit"
@@ -43,78 +45,84 @@ func (l *Log) begin() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	const first = "00000001.jsonl"
+	first := segmentFile(1)
 	if err := l.dir.create(genesisName, first, bytes.NewReader(line)); err != nil {
 		return nil, err
 	}
 	return []string{first}, nil
 }
 
-// recover verifies the ledger, repairs its tail, closes what a crash left open and makes the writer ready.
-func (l *Log) recover(names []string, wrap func(Disk) Disk) error {
+// recover verifies what opening has to, repairs the tail, closes what a crash left open and makes the writer ready.
+func (l *Log) recover(names []string, c Config) error {
 	name := names[len(names)-1]
 	file, err := l.dir.open(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
-	l.writer = writer{dir: l.dir, name: name, file: file, disk: segment{file}, log: l.log, now: l.now}
-	if wrap != nil {
-		l.writer.disk = wrap(l.writer.disk)
+	w := &l.writer
+	*w = writer{dir: l.dir, number: len(names), name: name, file: file, log: l.log, bound: c.Segment, wrap: c.Wrap, full: math.MaxInt64}
+	l.chain = chain{log: l.log, now: l.now}
+	if w.wrap == nil {
+		w.wrap = func(d Disk) Disk { return d }
 	}
+	if w.bound <= 0 {
+		w.bound = segmentBytes
+	}
+	if w.keep = c.Reserve; w.keep <= 0 {
+		w.keep = reserveBytes
+	}
+	w.disk = w.wrap(segment{file})
 	// A lock file can be deleted and made anew; the segment is held as well.
 	if err := lockWhole(file); err != nil {
 		return taken(l.dir.path, "", err)
 	}
-	recorded, err := l.verify(names)
+	start, err := l.dir.links(names)
 	if err != nil {
 		return err
 	}
-	l.durable.Store(l.writer.size)
-	if err := l.recordRepairs(recorded); err != nil {
+	recorded, err := l.verify(start)
+	if err != nil {
 		return err
 	}
-	return l.closeOpen()
+	l.durable.Store(&position{w.number, w.size})
+	if err := l.recordRepairs(recorded, start.Size); err != nil {
+		return err
+	}
+	if err := l.closeOpen(); err != nil {
+		return err
+	}
+	w.full = w.bound // not earlier: what was torn in a segment is on record in it
+	return nil
 }
 
-// verify reads the whole chain, sets the writer behind its last good entry, and returns the repairs
-// that are on record.
-func (l *Log) verify(names []string) (recorded map[string]bool, err error) {
-	recorded = make(map[string]bool)
-	var plans audit.Plans
-	for i, name := range names {
-		last := i == len(names)-1
-		file := l.writer.file
-		if !last {
-			if file, err = l.dir.open(name, os.O_RDONLY); err != nil {
-				return nil, err
-			}
-			defer file.Close()
-		}
-		size, err := file.Seek(0, io.SeekEnd)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", file.Name(), err)
-		}
-		err = l.scan(io.NewSectionReader(file, 0, size), recorded, &plans)
-		var bad *audit.Bad
-		if errors.As(err, &bad) {
-			bad.Segment = i + 1
-			if !last || bad.Reason != audit.Torn || l.writer.head.Seq == 0 {
-				return nil, damaged(l.dir.path, bad)
-			}
-			err = l.cut(bad.Offset, size)
-			size = bad.Offset
-		}
-		if err != nil {
-			return nil, err
-		}
-		if last {
-			l.writer.size, l.writer.reserved, l.writer.open = size, size, l.pairs.Len()
-		}
+// verify reads the last segment, sets the writer behind its last good entry, and returns the repairs
+// that are on record in it.
+func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
+	w := &l.writer
+	state, err := start.State()
+	if err != nil {
+		return nil, damaged(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
-	if l.writer.head.Seq == 0 {
-		return nil, damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: 1, Reason: audit.Empty, Detail: "somebody emptied it"})
+	for i, id := range start.Open {
+		l.chain.account.intent(id, uint64(i)+1) // each is open once: the line was checked
 	}
-	return recorded, nil
+	size, err := w.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", w.file.Name(), err)
+	}
+	recorded, err = l.scan(io.NewSectionReader(w.file, 0, size), &state)
+	l.chain.head, l.chain.tree = state.Head, state.Tree
+	var bad *audit.Bad
+	if errors.As(err, &bad) {
+		bad.Segment = w.number
+		if bad.Reason != audit.Torn || bad.Offset == 0 {
+			return nil, damaged(l.dir.path, bad)
+		}
+		err = l.cut(bad.Offset, size)
+		size = bad.Offset
+	}
+	w.size, w.reserved, w.end, w.open = size, size, l.chain.tip, len(l.chain.account.open)
+	return recorded, err
 }
 
 func damaged(path string, bad *audit.Bad) error {
@@ -122,38 +130,53 @@ func damaged(path string, bad *audit.Bad) error {
 		Hint: "keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds"}
 }
 
-// scan takes a segment's entries into account.
-func (l *Log) scan(r io.Reader, recorded map[string]bool, plans *audit.Plans) error {
-	for e, err := range audit.Scan(r, l.writer.head) {
+// scan takes the last segment's entries into account.
+func (l *Log) scan(r io.Reader, state *audit.State) (recorded map[string]bool, err error) {
+	recorded = make(map[string]bool)
+	begins := l.writer.number > 1
+	for e, err := range audit.Scan(r, state.Head) {
 		if err != nil {
-			return err
+			return recorded, err
 		}
-		if err := l.pairs.Add(e); err != nil {
-			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Pairing, Detail: err.Error()})
+		if bad := state.Add(e, begins); bad != nil {
+			return nil, bad
 		}
-		if err := plans.Add(e); err != nil {
-			return damaged(l.dir.path, &audit.Bad{Segment: 1, Entry: e.Seq, Reason: audit.Planned, Detail: err.Error()})
+		begins = false
+		if err := l.learn(e, recorded); err != nil {
+			return nil, err
 		}
-		switch e.Kind {
-		case audit.KindRepair:
-			var r Repair
-			if json.Unmarshal(e.Data, &r) == nil {
-				recorded[r.File] = true
-			}
-		case audit.KindPlan:
-			if p, err := audit.ParsePlan(e.Data); err == nil {
-				l.writer.plans.add(p.Digest)
-			}
-		}
-		l.writer.head = audit.Head{Seq: e.Seq, Hash: e.Hash}
-		l.writer.last = e.Time
 	}
-	return nil
+	if l.chain.last.IsZero() {
+		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty, Detail: "the segment holds no entry: somebody emptied it"}
+	}
+	return recorded, nil
+}
+
+// learn notes what the writer has to know of an entry.
+func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
+	c := &l.chain
+	switch e.Kind {
+	case audit.KindIntent:
+		_, err = c.account.intent(e.Receipt, e.Seq)
+	case audit.KindOutcome:
+		_, err = c.account.outcome(e.Receipt)
+	case audit.KindRepair:
+		var r Repair
+		if json.Unmarshal(e.Data, &r) == nil {
+			recorded[r.File] = true
+		}
+	case audit.KindPlan:
+		if p, err := audit.ParsePlan(e.Data); err == nil {
+			c.plans.add(p.Digest)
+		}
+	}
+	c.last = e.Time
+	return err
 }
 
 // cut keeps the bytes from offset to size aside and takes them off the segment.
 func (l *Log) cut(offset, size int64) error {
-	name := fmt.Sprintf("torn-%d-%d", l.writer.head.Seq+1, offset)
+	name := fmt.Sprintf("torn-%d-%d", l.chain.head.Seq+1, offset)
 	for n := 1; ; n++ {
 		err := l.dir.create(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
 		if err == nil {
@@ -162,7 +185,7 @@ func (l *Log) cut(offset, size int64) error {
 		if !errors.Is(err, fs.ErrExist) || n > 1000 {
 			return err
 		}
-		name = fmt.Sprintf("torn-%d-%d.%d", l.writer.head.Seq+1, offset, n) // a crash came before the cut
+		name = fmt.Sprintf("torn-%d-%d.%d", l.chain.head.Seq+1, offset, n) // a crash came before the cut
 	}
 	if err := l.writer.disk.Truncate(offset); err != nil {
 		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
@@ -170,26 +193,32 @@ func (l *Log) cut(offset, size int64) error {
 	if err := l.writer.disk.Sync(); err != nil {
 		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
 	}
-	l.log.Warn("the ledger had a torn tail", "entry", l.writer.head.Seq+1, "bytes", size-offset, "kept", name)
+	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
 }
 
-// recordRepairs notes every torn tail that was kept aside and is not on record yet.
-func (l *Log) recordRepairs(recorded map[string]bool) error {
+// recordRepairs notes every torn tail that was kept aside and is not on record yet. What was torn in a segment before
+// the last, at an entry up to before, is: the segment went on only then.
+func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 	names, err := l.dir.list()
 	if err != nil {
 		return err
 	}
 	var group []*request
 	for _, name := range names {
-		if !tornName().MatchString(name) || recorded[name] {
+		var entry uint64
+		if _, err := fmt.Sscanf(name, "torn-%d-", &entry); !tornName().MatchString(name) || recorded[name] || err == nil && entry <= before {
 			continue
 		}
 		data, err := l.describe(name)
 		if err != nil {
 			return err
 		}
-		group = append(group, &request{kind: audit.KindRepair, data: data})
+		r, err := newRequest(audit.KindRepair, data)
+		if err != nil {
+			return err
+		}
+		group = append(group, r)
 	}
 	return l.write(group)
 }
@@ -210,35 +239,39 @@ func (l *Log) describe(name string) ([]byte, error) {
 
 // closeOpen writes an outcome for each receipt that has none.
 func (l *Log) closeOpen() error {
-	ids := l.pairs.Open()
 	var group []*request
-	for _, id := range ids {
+	for _, id := range l.chain.account.list() {
 		data, err := fit(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})
 		if err != nil {
 			return err
 		}
-		group = append(group, &request{kind: audit.KindOutcome, data: data})
-		if err := l.pairs.Outcome(id); err != nil {
+		r, err := newRequest(audit.KindOutcome, data)
+		if err != nil {
 			return err
 		}
+		r.receipt = id
+		group = append(group, r)
 	}
 	return l.write(group)
 }
 
-// write makes a group of recovery's own entries durable, in parts of bounded size.
+// groupEntries bounds what recovery writes at once.
+const groupEntries = 1024
+
+// write makes recovery's own entries durable, in parts.
 func (l *Log) write(group []*request) error {
-	for len(group) > 0 {
-		part := group[:min(len(group), groupEntries)]
+	for part := range slices.Chunk(group, groupEntries) {
 		for _, r := range part {
-			r.done = make(chan struct{})
+			if _, err := l.enter(r); err != nil {
+				return err
+			}
 		}
-		l.commit(part)
+		l.flush()
 		for _, r := range part {
 			if r.err != nil {
 				return r.err
 			}
 		}
-		group = group[len(part):]
 	}
 	return nil
 }

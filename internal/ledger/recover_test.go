@@ -4,11 +4,15 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/audit"
 )
 
 func TestTornTails(t *testing.T) {
@@ -106,4 +110,54 @@ func TestVerifyWaitsForTheLine(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	do(t, <-wrote)
+}
+
+// second begins a second segment behind a closed ledger, as a writer that rotates does.
+func second(t *testing.T, dir string, change func(*audit.Start)) string {
+	t.Helper()
+	var s audit.State
+	for e, err := range audit.Scan(strings.NewReader(content(first(dir))), audit.Head{}) {
+		do(t, err)
+		if bad := s.Add(e, false); bad != nil {
+			t.Fatal(bad)
+		}
+	}
+	start, err := audit.NewStart(s.Head, s.Tree, s.Pairs.Open())
+	do(t, err)
+	change(&start)
+	data, err := json.Marshal(start)
+	do(t, err)
+	line, _, err := audit.Append(s.Head.Hash, audit.Entry{Seq: s.Head.Seq + 1, Time: time.Now(), Kind: audit.KindSegment, Data: data})
+	do(t, err)
+	name := filepath.Join(dir, "00000002.jsonl")
+	do(t, os.WriteFile(name, line, 0o600))
+	return name
+}
+
+// A ledger of two segments goes on in the second, from the chain, tree and open receipts of both.
+func TestSecondSegment(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	call(t, l)
+	_, err := l.Open(context.Background(), intent())
+	do(t, err)
+	do(t, l.Close())
+	name := second(t, dir, func(*audit.Start) {})
+	before := content(first(dir))
+	l = open(t, Config{Dir: dir})
+	call(t, l)
+	do(t, l.Close())
+	r := verified(t, dir)
+	if r.Segments != 2 || r.Open != 0 || r.Intents != 3 || l.chain.tree.Root() != r.Root || content(first(dir)) != before {
+		t.Errorf("%+v", r)
+	}
+	do(t, os.WriteFile(name, nil, 0o600))
+	refused(t, dir, "damaged", "holds no entry")
+
+	dir = place(t)
+	do(t, open(t, Config{Dir: dir}).Close())
+	second(t, dir, func(s *audit.Start) { s.Open = append(s.Open, "r-9") })
+	if r, err := Verify(dir); err != nil || r.OK || !strings.Contains(r.FirstBad.Detail, "receipts open") {
+		t.Errorf("%+v %v", r.FirstBad, err)
+	}
 }

@@ -61,7 +61,7 @@ func childFullDisk(dir string) error {
 // untilRefused opens receipts until there is no space, then seals each with the largest outcome, and
 // reopens the ledger.
 func untilRefused(dir string, want error) error {
-	l, err := New(Config{Dir: dir})
+	l, err := New(Config{Dir: dir, Reserve: 1})
 	if err != nil {
 		return err
 	}
@@ -91,4 +91,31 @@ func untilRefused(dir string, want error) error {
 		return fmt.Errorf("%+v %v", r, err)
 	}
 	return l.Close()
+}
+
+// Below the reserve calls are refused, and outcomes and notes are not.
+func TestDiskReserve(t *testing.T) {
+	dir, disk := place(t), &faulty{}
+	l := open(t, Config{Dir: dir, Reserve: 1000, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
+	seal, err := l.Open(context.Background(), intent())
+	do(t, err)
+	for _, c := range []struct {
+		free func() (uint64, error)
+		want error
+	}{
+		{func() (uint64, error) { return 999, nil }, unix.ENOSPC},
+		{func() (uint64, error) { return 0, unix.EIO }, unix.EIO},
+	} {
+		disk.set(func() { disk.free = c.free })
+		_, err = l.Open(context.Background(), intent())
+		unavailableWith(t, err, c.want)
+	}
+	do(t, l.Note(context.Background(), "note", nil))
+	do(t, seal(bailey.Outcome{Status: bailey.OK}))
+	disk.set(func() { disk.free = func() (uint64, error) { return 1000, nil } })
+	call(t, l)
+	do(t, l.Close())
+	if r := verified(t, dir); r.Intents != 2 || r.Open != 0 || r.Entries != 6 {
+		t.Errorf("%+v", r)
+	}
 }

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
-	"time"
+	"syscall"
 
-	"bailey"
 	"bailey/audit"
 )
 
@@ -17,119 +14,46 @@ import (
 // seldom waits for fallocate.
 const ahead = 1 << 20
 
+// reserveBytes stay free on the disk, unless the configuration says otherwise.
+const reserveBytes = 64 << 20
+
 // slot is what an open intent keeps reserved: its outcome, and the plan that may have to stand before it.
 const slot = 2 * audit.MaxLine
 
 // writer appends to the last segment. One goroutine uses it.
 //
 // Invariant between groups: the segment's length is size, all of it durable; and bytes up to reserved,
-// at least open × slot behind size, are allocated. Only a write that failed and a reservation that
-// then could not be renewed break the second half, and then no intent is taken until it is renewed.
+// at least one slot for each open receipt behind size, are allocated. Only a write that failed and a reservation
+// that then could not be renewed break the second half, and then no intent is taken until it is renewed.
 type writer struct {
 	dir      *directory
+	wrap     func(Disk) Disk
+	log      *slog.Logger
+	bound    int64 // the size at which a segment is full
+	keep     int64 // bytes that stay free on the disk
+	number   int   // of the segment
 	name     string
 	file     *os.File
 	disk     Disk
-	log      *slog.Logger
-	now      func() time.Time
-	head     audit.Head
+	full     int64 // the size at which the next segment is to begin
 	size     int64
 	reserved int64
-	open     int       // durable intents without durable outcome
-	last     time.Time // of the last entry
-	plans    known     // durable
-	dead     error     // why nothing can be written any more
+	end      tip   // of what is durable
+	open     int   // durable intents without durable outcome
+	dead     error // why nothing can be written any more
 }
 
-// group is what a number of requests become on the disk.
-type group struct {
-	lines []byte
-	head  audit.Head // after them
-	open  int        // after them
-	last  time.Time  // after them
-	plans known      // that come with them
-}
-
-// commit makes the requests durable in one write and one sync. What became of each is in its err.
-func (w *writer) commit(requests []*request) {
+// alive looks whether the segment is still ours.
+func (w *writer) alive() {
 	if w.dead == nil {
 		if err := w.dir.same(w.file, w.name, w.size); err != nil {
 			w.die(err)
 		}
 	}
-	if w.dead != nil {
-		refuse(requests, w.dead)
-		return
-	}
-	g := w.encode(requests)
-	if err := w.reserve(g); err != nil {
-		var outcomes []*request // their space was reserved with their intents
-		for _, r := range requests {
-			switch {
-			case r.err != nil:
-			case r.kind == audit.KindOutcome:
-				outcomes = append(outcomes, r)
-			default:
-				r.err = err
-			}
-		}
-		requests, g = outcomes, w.encode(outcomes)
-	}
-	if len(g.lines) == 0 {
-		return
-	}
-	if err := w.write(g.lines); err != nil {
-		refuse(requests, err)
-		return
-	}
-	w.size += int64(len(g.lines))
-	w.head, w.open, w.last = g.head, g.open, g.last
-	w.plans.add(slices.Collect(maps.Keys(g.plans))...)
-}
-
-func refuse(requests []*request, err error) {
-	for _, r := range requests {
-		if r.err == nil {
-			r.err = err
-		}
-	}
-}
-
-// encode chains the requests, each behind its plan. One that no ledger can hold is refused alone.
-func (w *writer) encode(requests []*request) group {
-	g := group{head: w.head, open: w.open, last: w.last}
-	for _, r := range requests {
-		if r.err = w.plan(&g, r.plan); r.err == nil {
-			r.err = w.entry(&g, r.kind, r.data)
-		}
-	}
-	return g
-}
-
-// entry puts one entry into the group.
-func (w *writer) entry(g *group, kind string, data []byte) error {
-	e := audit.Entry{Seq: g.head.Seq + 1, Time: w.now(), Kind: kind, Data: data}
-	line, hash, err := audit.Append(g.head.Hash, e)
-	if err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "the " + kind + " cannot be recorded",
-			Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
-	}
-	if e.Time.Round(0).Before(g.last) {
-		w.log.Warn("the clock went back", "entry", e.Seq, "now", e.Time, "before", g.last)
-	}
-	g.lines = append(g.lines, line...)
-	g.head, g.last = audit.Head{Seq: e.Seq, Hash: hash}, e.Time.Round(0)
-	switch kind {
-	case audit.KindIntent:
-		g.open++
-	case audit.KindOutcome:
-		g.open--
-	}
-	return nil
 }
 
 // reserve makes sure that the group fits and that behind it every open intent has its slot.
-func (w *writer) reserve(g group) error {
+func (w *writer) reserve(g *group) error {
 	need := w.size + int64(len(g.lines)) + int64(g.open)*slot
 	from := max(w.reserved, w.size)
 	if need <= from {
@@ -147,10 +71,22 @@ func (w *writer) reserve(g group) error {
 	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
 }
 
-// write puts lines behind what is durable and syncs. After an error nothing of them is left, or w is dead.
-func (w *writer) write(lines []byte) error {
-	n, err := w.disk.WriteAt(lines, w.size)
-	if err == nil && n < len(lines) {
+// spare says why the disk has no room for another call.
+func (w *writer) spare() error {
+	free, err := w.disk.Free()
+	if err != nil {
+		return unavailable(cure(err), err, "how much space the ledger's disk has is not known")
+	}
+	if free < uint64(w.keep) {
+		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d KiB left, and %d are kept in reserve", free>>10, w.keep>>10)
+	}
+	return nil
+}
+
+// put puts a group behind what is durable and syncs. After an error nothing of it is left, or w is dead.
+func (w *writer) put(g *group) error {
+	n, err := w.disk.WriteAt(g.lines, w.size)
+	if err == nil && n < len(g.lines) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
@@ -162,6 +98,7 @@ func (w *writer) write(lines []byte) error {
 		w.die(errors.Join(err, cut))
 		return w.dead
 	}
+	w.size, w.end, w.open = w.size+int64(len(g.lines)), g.end, g.open
 	return nil
 }
 
@@ -176,7 +113,7 @@ func (w *writer) rollback() {
 		return
 	}
 	w.reserved = w.size
-	if err := w.reserve(group{open: w.open}); err != nil {
+	if err := w.reserve(&group{open: w.open}); err != nil {
 		w.log.Error("outcomes of open calls may find no space", "open", w.open, "err", err)
 	}
 }
@@ -185,7 +122,7 @@ func (w *writer) rollback() {
 func (w *writer) die(err error) {
 	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 	w.dead = unavailable(hint, err, "the ledger stopped: what its disk holds is not known")
-	w.log.Error("the ledger stopped", "entry", w.head.Seq, "bytes", w.size, "err", err)
+	w.log.Error("the ledger stopped", "entry", w.end.head.Seq, "bytes", w.size, "err", err)
 }
 
 // release gives back reserved space that nobody needs and closes the segment.

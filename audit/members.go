@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"unicode"
+	"unicode/utf8"
 )
 
 // keys are the keys of one object. Few are looked for one by one on the walker's stack, which allocates
@@ -21,7 +22,7 @@ func (k *keys) add(w *walker, key []byte) bool {
 	own := w.keys[k.base:]
 	if k.many == nil && len(own) < fewKeys {
 		for _, o := range own {
-			if bytes.Equal(o, key) || k.folded && bytes.EqualFold(o, key) {
+			if bytes.Equal(o, key) || k.folded && mayFold(o, key) && bytes.EqualFold(o, key) {
 				return false
 			}
 		}
@@ -40,6 +41,11 @@ func (k *keys) add(w *walker, key []byte) bool {
 	}
 	k.many[form] = true
 	return true
+}
+
+// mayFold tells cheaply of most keys that they differ in more than case: by their first letters, in ASCII.
+func mayFold(a, b []byte) bool {
+	return len(a) == 0 || len(b) == 0 || a[0]|b[0] >= utf8.RuneSelf || a[0]|0x20 == b[0]|0x20
 }
 
 func (k *keys) form(key []byte) string {

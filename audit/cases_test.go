@@ -1,0 +1,204 @@
+package audit
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The cases that docs/threat-model.md counts: each says in its first line what is attacked and what must happen.
+
+// lines are the lines of a segment of the book, newlines included.
+func (b *book) lines(segment int) [][]byte {
+	return bytes.SplitAfter(bytes.TrimSuffix(b.segments[segment], nil), []byte("\n"))
+}
+
+// Case 12: a line is taken out; verification names the entry that is missing.
+func TestLineDeleted(t *testing.T) {
+	for n := range 6 {
+		b := day(t, 1)
+		l := b.lines(0)
+		b.segments[0] = bytes.Join(append(l[:n:n], l[n+1:]...), nil)
+		r, err := Check{}.Verify(b.readers()...)
+		do(t, err)
+		if r.OK || r.FirstBad.Entry != uint64(n+1) || r.FirstBad.Segment == 0 {
+			t.Errorf("without entry %d: %v", n+1, r.FirstBad)
+		}
+	}
+}
+
+// Case 13: two lines change places; verification names the first of them.
+func TestLinesSwapped(t *testing.T) {
+	for i := range 5 {
+		for j := i + 1; j < 6; j++ {
+			b := day(t, 1)
+			l := b.lines(0)
+			l[i], l[j] = l[j], l[i]
+			b.segments[0] = bytes.Join(l, nil)
+			if r := b.verify(Check{}, Chain); r.FirstBad.Entry != uint64(i+1) {
+				t.Errorf("entries %d and %d: %v", i+1, j+1, r.FirstBad)
+			}
+		}
+	}
+}
+
+// forged is day, written anew by whoever can write the file: at entry `at` another stands, and all hashes after it are
+// computed again.
+func forged(t *testing.T, at int, kind, data string) *book {
+	whole, b := day(t, 1), newBook(t, 1)
+	n := 1
+	for segment := range whole.segments {
+		if segment > 0 {
+			b.rotate()
+		}
+		for e, err := range Scan(bytes.NewReader(whole.segments[segment]), startOf(t, whole, segment)) {
+			do(t, err)
+			if n++; n == at {
+				b.add(kind, data)
+			}
+			if e.Kind != KindGenesis && e.Kind != KindSegment {
+				b.add(e.Kind, string(e.Data))
+			}
+		}
+	}
+	return b
+}
+
+func startOf(t *testing.T, b *book, segment int) Head {
+	if segment == 0 {
+		return Head{}
+	}
+	line, _, _ := bytes.Cut(b.segments[segment], []byte("\n"))
+	s, err := ReadStart(append(line, '\n'))
+	do(t, err)
+	return s.After()
+}
+
+// Case 14: an entry is put in and the chain computed again; the chain holds, a checkpoint kept elsewhere says fork.
+func TestEntryInserted(t *testing.T) {
+	whole := day(t, 1)
+	size := len(whole.roots) - 1
+	for at := 2; at <= 7; at++ {
+		b := forged(t, at, "note", `{"forged":true}`)
+		b.verify(Check{}, "")
+		b.verify(Check{Trust: whole.trust(1), Seen: whole.sign(size, 1)}, Forked)
+		b.verify(Check{Trust: whole.trust(1), Newest: b.sign(len(b.roots)-1, 9), Seen: whole.sign(size, 1)}, Unsigned)
+	}
+}
+
+// Case 17: the whole log is written anew by who has no key; its own checkpoint counts for nothing, the kept one says fork.
+func TestRewrittenWithoutTheKey(t *testing.T) {
+	whole := day(t, 1)
+	kept := whole.sign(len(whole.roots)-1, 1)
+	b := newBook(t, 1)
+	b.change(0, 9)
+	for range 20 {
+		b.add("note", "{}")
+	}
+	b.verify(Check{}, "")
+	b.verify(Check{Trust: whole.trust(1), Newest: b.sign(21, 9)}, Unsigned)
+	b.verify(Check{Trust: whole.trust(1), Seen: kept}, Forked)
+}
+
+// Case 18: it is written anew by who has the key; no witness cosigns it, and one that is missing is said.
+func TestRewrittenWithTheKey(t *testing.T) {
+	whole := day(t, 1)
+	size := len(whole.roots) - 1
+	trust := Trust{whole.trust(1).Keys, []Key{whole.witness(1)}, 1}
+	whole.verify(Check{Trust: trust, Seen: whole.cosign(whole.sign(size, 1), 1, 1)}, "")
+	b := forged(t, 3, "note", "{}")
+	newest := b.sign(len(b.roots)-1, 1)
+	b.verify(Check{Trust: whole.trust(1), Newest: newest}, "") // without a witness it holds
+	b.verify(Check{Trust: trust, Newest: newest}, Unwitnessed)
+	by, err := NewCosigner("witness.example/w1", private(101), time.Now)
+	do(t, err)
+	p := prover(t, uint64(len(b.roots)-1))
+	do(t, p.WantConsistency(uint64(size)))
+	feed(t, p, b.leaves())
+	proof, err := p.Consistency(uint64(size))
+	do(t, err)
+	if _, err := Cosign(newest, whole.trust(1), whole.roots[size], proof, by); err == nil || !strings.Contains(err.Error(), string(Forked)) {
+		t.Errorf("the witness cosigns another tree than before: %v", err)
+	}
+}
+
+// Case 19: the log shows two readers two ledgers of one size, both signed; the witness cosigns one of them alone.
+func TestSplitView(t *testing.T) {
+	one, two := day(t, 1), day(t, 1)
+	one.add("note", `{"for":"one"}`)
+	two.add("note", `{"for":"two"}`)
+	size := len(one.roots) - 1
+	trust := Trust{one.trust(1).Keys, []Key{one.witness(1)}, 1}
+	by, err := NewCosigner("witness.example/w1", private(101), time.Now)
+	do(t, err)
+	first, err := Cosign(one.sign(size, 1), one.trust(1), Checkpoint{}, nil, by)
+	do(t, err)
+	if _, err := Cosign(two.sign(size, 1), one.trust(1), one.roots[size], nil, by); err == nil {
+		t.Error("a second ledger of that size is cosigned")
+	}
+	one.verify(Check{Trust: trust, Seen: first}, "")
+	two.verify(Check{Trust: trust, Seen: first}, Forked)
+	two.verify(Check{Trust: trust, Newest: two.sign(size, 1)}, Unwitnessed)
+}
+
+// Case 20: the genesis is exchanged, or the log of another host put in place; the checkpoint says replaced.
+func TestGenesisReplaced(t *testing.T) {
+	whole := day(t, 1)
+	kept := whole.sign(4, 1)
+	other := day(t, 2)
+	other.verify(Check{}, "")
+	other.verify(Check{Trust: whole.trust(1), Seen: kept}, Replaced)
+	swapped := day(t, 1)
+	swapped.segments[0] = append(bytes.Clone(other.lines(0)[0]), bytes.Join(swapped.lines(0)[1:], nil)...)
+	if r := swapped.verify(Check{}, Chain); r.FirstBad.Entry != 2 {
+		t.Errorf("%v", r.FirstBad)
+	}
+}
+
+// Case 21: a line says the same in other bytes; there is one encoding, and every other is refused where it stands.
+func TestOneEncoding(t *testing.T) {
+	const good = `{"seq":2,"time":"2026-11-03T09:00:01Z","kind":"intent","data":{"receipt":"r-1","agent":"local"}}`
+	b := newBook(t, 1)
+	genesis := bytes.Clone(b.segments[0])
+	write := func(raw string) []byte {
+		h := next(b.head.Hash, []byte(raw)) // who changes it computes the hash as well
+		return append(bytes.Clone(genesis), frameHash+h.String()+frameEntry+raw+frameEnd...)
+	}
+	if r, err := Verify(bytes.NewReader(write(good))); err != nil || !r.OK {
+		t.Fatalf("%v %v", r.FirstBad, err)
+	}
+	for name, change := range map[string][2]string{
+		"unknown key":              {`,"kind"`, `,"more":1,"kind"`},
+		"unknown key at the end":   {`"}}`, `"},"more":1}`},
+		"duplicate key":            {`"seq":2,`, `"seq":2,"seq":2,`},
+		"duplicate key in data":    {`"agent":"local"`, `"agent":"a","agent":"local"`},
+		"escaped duplicate":        {`"agent":"local"`, `"agent":"a","\u0061gent":"local"`},
+		"case variant":             {`"seq"`, `"Seq"`},
+		"case variant of receipt":  {`"agent":"local"`, `"Receipt":"r-2"`},
+		"reordered":                {`"seq":2,"time":"2026-11-03T09:00:01Z"`, `"time":"2026-11-03T09:00:01Z","seq":2`},
+		"space after a colon":      {`"seq":2`, `"seq": 2`},
+		"space in data":            {`"agent":"local"`, `"agent": "local"`},
+		"number in another form":   {`"seq":2`, `"seq":2.0`},
+		"time in another form":     {`09:00:01Z`, `09:00:01.0Z`},
+		"time in another zone":     {`09:00:01Z`, `10:00:01+01:00`},
+		"kind with an escape":      {`intent`, `inten\u0074`},
+		"a second value after all": {`"}}`, `"}}{}`},
+	} {
+		r, err := Verify(bytes.NewReader(write(strings.Replace(good, change[0], change[1], 1))))
+		do(t, err)
+		if r.OK || r.FirstBad.Entry != 2 {
+			t.Errorf("%s: %v", name, r.FirstBad)
+		}
+	}
+}
+
+// Case 27: an old checkpoint is shown as the newest; beside a later one that was seen, verification says rollback.
+func TestOldCheckpointReplayed(t *testing.T) {
+	b := day(t, 1)
+	size := len(b.roots) - 1
+	for old := 2; old < size; old++ {
+		b.verify(Check{Trust: b.trust(1), Newest: b.sign(old, 1)}, "")
+		b.verify(Check{Trust: b.trust(1), Newest: b.sign(old, 1), Seen: b.sign(size, 1)}, Rollback)
+	}
+}

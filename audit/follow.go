@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strconv"
+)
+
+// Follow reads a segment after the entry at after and checks frames, numbers and hashes, adding each line to
+// tree unless that is nil. It needs memory for one line and little more time than hashing the bytes does,
+// since it looks into no entry: what it accepts was not changed since it was written, and [Verify] tells
+// whether it was written well.
+func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
+	b := bufio.NewReaderSize(r, 2*MaxLine)
+	d := sha256.New()
+	var text [2 * sha256.Size]byte
+	for off, head := int64(0), after; ; {
+		line, err := b.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return head, nil
+		}
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return head, err
+		}
+		claimed, raw, err := frame(line)
+		if err != nil {
+			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Frame, Detail: err.Error()}
+		}
+		h := nextBy(d, head.Hash, raw)
+		hex.Encode(text[:], h[:])
+		if seq, ok := number(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
+			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "its number or hash does not follow from the entry before"}
+		}
+		if tree != nil {
+			tree.Add(Leaf(line))
+		}
+		head, off = Head{head.Seq + 1, h}, off+int64(len(line))
+	}
+}
+
+// number returns what an entry says its number is.
+func number(raw []byte) (uint64, bool) {
+	digits, _, ok := cut(raw[:min(len(raw), 40)], `{"seq":`, ",")
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	return seq, ok && err == nil
+}

@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The signature types of c2sp.org/signed-note that are used here, both Ed25519.
+const (
+	typeLog     = 0x01 // over the note's text
+	typeWitness = 0x04 // a cosignature/v1, over a time and the note's text
+)
+
+// Key is a public key that signs checkpoints, a log's or a witness's. It is a [note.Verifier] and can be
+// compared. The zero Key verifies nothing.
+type Key struct {
+	name   string
+	kind   byte
+	public [ed25519.PublicKeySize]byte
+}
+
+// LogKey returns the key with which the log of that origin signs.
+func LogKey(origin string, public ed25519.PublicKey) (Key, error) {
+	return newKey(origin, typeLog, public)
+}
+
+// WitnessKey returns the key with which the witness of that name cosigns.
+func WitnessKey(name string, public ed25519.PublicKey) (Key, error) {
+	return newKey(name, typeWitness, public)
+}
+
+func newKey(name string, kind byte, public []byte) (Key, error) {
+	if !validKeyName(name) {
+		return Key{}, fmt.Errorf("%.80q is no key's name: 1 to %d bytes of UTF-8 without space, plus or control character", name, maxKeyName)
+	}
+	if len(public) != ed25519.PublicKeySize {
+		return Key{}, fmt.Errorf("an Ed25519 key has %d bytes, not %d", ed25519.PublicKeySize, len(public))
+	}
+	return Key{name, kind, [ed25519.PublicKeySize]byte(public)}, nil
+}
+
+// maxKeyName is above what "bailey/", a host's 253 characters and an origin take.
+const maxKeyName = 512
+
+func validKeyName(name string) bool {
+	return name != "" && len(name) <= maxKeyName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
+		return r == '+' || unicode.IsSpace(r) || unicode.IsControl(r)
+	})
+}
+
+// ParseKey reads a verifier key (c2sp.org/signed-note): NAME+ID+BASE64.
+func ParseKey(text string) (Key, error) {
+	malformed := fmt.Errorf("%.200q is no verifier key: NAME+ID+KEY of an Ed25519 log or witness", text)
+	if len(text) > maxKeyName+128 {
+		return Key{}, malformed
+	}
+	last := strings.LastIndexByte(text, '+')
+	name, _, ok := strings.Cut(text, "+")
+	if !ok || last < len(name)+9 {
+		return Key{}, malformed
+	}
+	raw, err := base64.StdEncoding.DecodeString(text[len(name)+len("+12345678+"):])
+	if err != nil || len(raw) != 1+ed25519.PublicKeySize || raw[0] != typeLog && raw[0] != typeWitness {
+		return Key{}, malformed
+	}
+	k, err := newKey(name, raw[0], raw[1:])
+	if err != nil || k.String() != text {
+		return Key{}, malformed
+	}
+	return k, nil
+}
+
+// String returns the verifier key.
+func (k Key) String() string {
+	return fmt.Sprintf("%s+%08x+%s", k.name, k.KeyHash(), base64.StdEncoding.EncodeToString(k.material()))
+}
+
+// MarshalText writes the verifier key.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText accepts what MarshalText writes and nothing else.
+func (k *Key) UnmarshalText(text []byte) (err error) {
+	*k, err = ParseKey(string(text))
+	return err
+}
+
+func (k Key) material() []byte { return append([]byte{k.kind}, k.public[:]...) }
+
+// Name returns the key's name: of a log, its origin.
+func (k Key) Name() string { return k.name }
+
+// Witness tells whether the key is a witness's.
+func (k Key) Witness() bool { return k.kind == typeWitness }
+
+// KeyHash returns the key's id.
+func (k Key) KeyHash() uint32 {
+	sum := sha256.Sum256(append([]byte(k.name+"\n"), k.material()...))
+	return binary.BigEndian.Uint32(sum[:4])
+}
+
+// Verify tells whether sig is the key's signature of a note's text.
+func (k Key) Verify(text, sig []byte) bool {
+	switch k.kind {
+	case typeLog:
+		return ed25519.Verify(k.public[:], text, sig)
+	case typeWitness:
+		when, sig, ok := cosignature(sig)
+		return ok && ed25519.Verify(k.public[:], cosigned(when, text), sig)
+	}
+	return false
+}
+
+// cosignature splits a cosignature/v1 into its time, in seconds since 1970, and the signature.
+func cosignature(sig []byte) (when uint64, rest []byte, ok bool) {
+	if len(sig) != 8+ed25519.SignatureSize {
+		return 0, nil, false
+	}
+	when = binary.BigEndian.Uint64(sig)
+	return when, sig[8:], when < 1<<63
+}
+
+// cosigned is what a witness signs (c2sp.org/tlog-cosignature).
+func cosigned(when uint64, text []byte) []byte {
+	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", when), text...)
+}
+
+// signer makes a Key's signatures. The private half may be anywhere: it is asked for each.
+type signer struct {
+	Key
+	private crypto.Signer
+	now     func() time.Time // of a witness
+}
+
+// NewSigner returns who signs the checkpoints of the log of that origin with an Ed25519 key.
+func NewSigner(origin string, private crypto.Signer) (note.Signer, error) {
+	k, err := LogKey(origin, publicOf(private))
+	return signer{Key: k, private: private}, err
+}
+
+// NewCosigner returns who cosigns as the witness of that name, with an Ed25519 key that signs nothing else. The
+// time in its cosignatures is now's.
+func NewCosigner(name string, private crypto.Signer, now func() time.Time) (note.Signer, error) {
+	k, err := WitnessKey(name, publicOf(private))
+	return signer{Key: k, private: private, now: now}, err
+}
+
+// publicOf returns the public half, nil when it is not Ed25519.
+func publicOf(private crypto.Signer) ed25519.PublicKey {
+	if private == nil {
+		return nil
+	}
+	public, _ := private.Public().(ed25519.PublicKey)
+	return public
+}
+
+func (s signer) Sign(text []byte) ([]byte, error) {
+	if s.kind == typeLog {
+		return s.private.Sign(nil, text, crypto.Hash(0))
+	}
+	when := s.now().Unix()
+	if when < 0 {
+		return nil, errors.New("the witness's clock is before 1970")
+	}
+	sig, err := s.private.Sign(nil, cosigned(uint64(when), text), crypto.Hash(0))
+	return append(binary.BigEndian.AppendUint64(nil, uint64(when)), sig...), err
+}

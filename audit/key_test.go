@@ -1,0 +1,102 @@
+package audit
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The verifier key and the note of golang.org/x/mod's own documentation: what others made is read here.
+func TestKeysOfOthers(t *testing.T) {
+	const vkey = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+	const signed = "If you think cryptography is the answer to your problem,\n" +
+		"then you don't know what your problem is.\n\n" +
+		"— PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n"
+	k, err := ParseKey(vkey)
+	do(t, err)
+	if _, err := open([]byte(signed), Trust{Keys: []Key{k}}); err != nil {
+		t.Error(err)
+	}
+	// And the other way: what is made here, x/mod reads.
+	b := day(t, 1)
+	v, err := note.NewVerifier(b.key(1).String())
+	do(t, err)
+	if n, err := note.Open(b.cosign(b.sign(5, 1), 1, 1), note.VerifierList(v)); err != nil || n.Text != b.roots[5].Text() || len(n.UnverifiedSigs) != 1 {
+		t.Errorf("%+v %v", n, err)
+	}
+}
+
+func TestParseKeyRefuses(t *testing.T) {
+	b := day(t, 1)
+	good := b.key(1).String()
+	if k, err := ParseKey(good); err != nil || k != b.key(1) {
+		t.Fatal(k, err)
+	}
+	for _, bad := range []string{
+		"", "+", "++", "a+b+c", good + " ", good + "\n", " " + good, strings.ToUpper(good), good[:len(good)-1],
+		strings.Replace(good, "+", "+0", 1), strings.Replace(good, "castle", "palace", 1),
+		good + "AAAA", strings.Repeat("x", 600) + good, "\x00" + good, "\u00a0" + good, "\xff" + good,
+	} {
+		if k, err := ParseKey(bad); err == nil {
+			t.Errorf("%q is the key %v", bad, k)
+		}
+	}
+	if (Key{}).Verify([]byte("x"), make([]byte, 64)) || (Key{}).Verify(nil, nil) {
+		t.Error("the zero key verifies something")
+	}
+}
+
+func TestSignersRefuse(t *testing.T) {
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	do(t, err)
+	for name, k := range map[string]crypto.Signer{"another kind": other, "none": nil} {
+		if _, err := NewSigner("log", k); err == nil {
+			t.Errorf("%s signs", name)
+		}
+	}
+	if _, err := NewSigner("two words", private(1)); err == nil {
+		t.Error("a name with a space signs")
+	}
+	if _, err := LogKey("log", ed25519.PublicKey("short")); err == nil {
+		t.Error("a short key")
+	}
+	w, err := NewCosigner("w", private(1), func() time.Time { return time.Unix(-1, 0) })
+	do(t, err)
+	if _, err := w.Sign([]byte("x\n")); err == nil {
+		t.Error("a cosignature before 1970")
+	}
+}
+
+// The text of C2SP's own example of a checkpoint.
+func TestCheckpointOfOthers(t *testing.T) {
+	const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
+	c, err := ParseCheckpoint(text)
+	if err != nil || c.Origin != "example.com/behind-the-sofa" || c.Size != 20852163 || !strings.HasPrefix(c.Root.String(), "0ac5186a91863e8e") {
+		t.Errorf("%+v %v", c, err)
+	}
+	for name, bad := range map[string]string{
+		"no newline":   text[:len(text)-1],
+		"an extension": text + "more\n",
+		"empty origin": text[len("example.com/behind-the-sofa"):],
+		"leading zero": strings.Replace(text, "\n2", "\n02", 1),
+		"plus":         strings.Replace(text, "\n2", "\n+2", 1),
+		"negative":     strings.Replace(text, "\n2", "\n-2", 1),
+		"too large":    strings.Replace(text, "\n20852163", "\n2305843009213693953", 1),
+		"short root":   strings.Replace(text, "CsUY", "", 1),
+		"loose base64": strings.Replace(text, "q2I=", "q2J=", 1),
+		"url base64":   strings.Replace(text, "/Xajj", "_Xajj", 1),
+		"space":        strings.Replace(text, "behind-", "behind ", 1),
+		"carriage":     strings.ReplaceAll(text, "\n", "\r\n"),
+	} {
+		if c, err := ParseCheckpoint(bad); err == nil {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}

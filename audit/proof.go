@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// maxSize bounds a tree so that its stored hashes can be numbered in 63 bits.
+const maxSize = 1 << 61
+
+// Prover collects, while a ledger is read once, the hashes that proofs consist of. It holds some 2·log2(size)
+// of them for each proof, whatever the ledger's length.
+type Prover struct {
+	size uint64
+	tree Tree
+	want map[int64]tlog.Hash // by stored hash index (tlog.StoredHashIndex); zero until it came by
+}
+
+// NewProver returns a Prover of proofs to the tree over the first size entries. Say what is to be proved, add
+// the leaves of those entries, then ask for the proofs.
+func NewProver(size uint64) (*Prover, error) {
+	if size == 0 || size > maxSize {
+		return nil, fmt.Errorf("there are no proofs to a tree of %d entries", size)
+	}
+	return &Prover{size: size, want: make(map[int64]tlog.Hash)}, nil
+}
+
+// WantInclusion says that the inclusion of the entry numbered seq is to be proved.
+func (p *Prover) WantInclusion(seq uint64) error {
+	_, err := p.inclusion(seq, p.note())
+	return ours(err)
+}
+
+// WantConsistency says that the consistency with the first size entries is to be proved.
+func (p *Prover) WantConsistency(size uint64) error {
+	_, err := p.consistency(size, p.note())
+	return ours(err)
+}
+
+// Add takes the next entry's leaf. Those after the first size do not matter.
+func (p *Prover) Add(leaf Hash) {
+	if p.tree.size >= p.size {
+		return
+	}
+	p.tree.add(leaf, func(level int, n uint64, h Hash) {
+		i := tlog.StoredHashIndex(level, int64(n))
+		if _, ok := p.want[i]; ok {
+			p.want[i] = tlog.Hash(h)
+		}
+	})
+}
+
+// Inclusion returns the proof that the entry numbered seq is in the tree: its siblings from the leaf up.
+func (p *Prover) Inclusion(seq uint64) ([]Hash, error) { return p.inclusion(seq, p.hashes()) }
+
+// Consistency returns the proof that the tree begins with the tree over the first size entries.
+func (p *Prover) Consistency(size uint64) ([]Hash, error) { return p.consistency(size, p.hashes()) }
+
+// Root returns the root of the tree, once all its leaves were added.
+func (p *Prover) Root() (Hash, error) {
+	if p.tree.size < p.size {
+		return Hash{}, fmt.Errorf("the ledger has %d entries, not the %d that are to be proved", p.tree.size, p.size)
+	}
+	return p.tree.Root(), nil
+}
+
+func (p *Prover) inclusion(seq uint64, r tlog.HashReader) ([]Hash, error) {
+	if seq == 0 || seq > p.size {
+		return nil, fmt.Errorf("a tree of %d entries does not hold entry %d", p.size, seq)
+	}
+	proof, err := tlog.ProveRecord(int64(p.size), int64(seq-1), r)
+	return hashes(proof), err
+}
+
+func (p *Prover) consistency(size uint64, r tlog.HashReader) ([]Hash, error) {
+	if size > p.size {
+		return nil, fmt.Errorf("a tree of %d entries does not begin with %d", p.size, size)
+	}
+	if size == 0 || size == p.size {
+		return nil, nil // RFC 6962, section 2.1.2: there is nothing to show
+	}
+	proof, err := tlog.ProveTree(int64(p.size), int64(size), r)
+	return hashes(proof), err
+}
+
+var errNoted = errors.New("noted")
+
+// ours returns an error that is not errNoted.
+func ours(err error) error {
+	if errors.Is(err, errNoted) {
+		return nil
+	}
+	return err
+}
+
+// note is a reader that notes which hashes it is asked for: tlog asks for all of a proof at once.
+func (p *Prover) note() tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		for _, i := range indexes {
+			if _, ok := p.want[i]; !ok {
+				p.want[i] = tlog.Hash{}
+			}
+		}
+		return nil, errNoted
+	})
+}
+
+// hashes is a reader of the hashes that came by.
+func (p *Prover) hashes() tlog.HashReader {
+	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		list := make([]tlog.Hash, len(indexes))
+		for k, i := range indexes {
+			h, ok := p.want[i]
+			if !ok || h == (tlog.Hash{}) {
+				return nil, errors.New("a proof needs to be wanted before the leaves are added, and all of them")
+			}
+			list[k] = h
+		}
+		return list, nil
+	})
+}
+
+func hashes[T ~[]tlog.Hash](list T) []Hash {
+	out := make([]Hash, len(list))
+	for i, h := range list {
+		out[i] = Hash(h)
+	}
+	return out
+}
+
+// checkInclusion tells whether proof shows that the tree of that size and root holds leaf at seq.
+func checkInclusion(proof []Hash, size uint64, root Hash, seq uint64, leaf Hash) error {
+	if size > maxSize || seq == 0 || seq > size {
+		return fmt.Errorf("a tree of %d entries does not hold entry %d", size, seq)
+	}
+	if tlog.CheckRecord(stored(proof), int64(size), tlog.Hash(root), int64(seq-1), tlog.Hash(leaf)) != nil {
+		return fmt.Errorf("the proof does not lead from entry %d to the root over %d", seq, size)
+	}
+	return nil
+}
+
+// checkConsistency tells whether proof shows that the tree of that size and root begins with the older one.
+func checkConsistency(proof []Hash, size uint64, root Hash, older uint64, olderRoot Hash) error {
+	switch {
+	case size > maxSize || older > size:
+		return fmt.Errorf("a tree of %d entries does not begin with %d", size, older)
+	case older == 0 || older == size:
+		empty := Tree{}
+		if len(proof) != 0 || older == size && root != olderRoot || older == 0 && olderRoot != empty.Root() {
+			return fmt.Errorf("two roots over %d entries", older)
+		}
+		return nil
+	}
+	if tlog.CheckTree(stored(proof), int64(size), tlog.Hash(root), int64(older), tlog.Hash(olderRoot)) != nil {
+		return fmt.Errorf("the proof does not lead from the root over %d entries to that over %d", older, size)
+	}
+	return nil
+}
+
+func stored(list []Hash) []tlog.Hash {
+	out := make([]tlog.Hash, len(list))
+	for i, h := range list {
+		out[i] = tlog.Hash(h)
+	}
+	return out
+}

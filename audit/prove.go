@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	"bailey"
+)
+
+// Find reads a ledger's segments up to the first size entries, and returns the numbers of those that the
+// portable receipt of id consists of.
+func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, error) {
+	plans := make(map[string]uint64)
+	var list []uint64
+	var intent bool
+	err := each(size, segments, func(e Entry) error {
+		switch {
+		case e.Kind == KindKey:
+			list = append(list, e.Seq)
+		case e.Kind == KindPlan:
+			if p, err := ParsePlan(e.Data); err == nil {
+				plans[p.Digest] = e.Seq
+			}
+		case e.Receipt == id && (e.Kind == KindIntent || e.Kind == KindOutcome):
+			intent = true
+			list = append(list, e.Seq)
+			if at := plans[e.Plan]; at != 0 {
+				list = append(list, at)
+			}
+		}
+		return nil
+	})
+	if err == nil && !intent {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("receipt %s is not among the first %d entries", id, size),
+			Hint: "a receipt is portable once a checkpoint signs it: sign another, or look at the receipt's id"}
+	}
+	slices.Sort(list)
+	return list, err
+}
+
+// Prove reads a ledger's segments and returns the portable receipt of the entries numbered seqs, ascending,
+// under a signed checkpoint of that ledger, whose signature it does not look at.
+func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error) {
+	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
+	c, err := ParseCheckpoint(string(text) + "\n")
+	if err != nil {
+		return Receipt{}, err
+	}
+	p, err := NewProver(c.Size)
+	if err != nil {
+		return Receipt{}, err
+	}
+	for _, seq := range seqs {
+		if err := p.WantInclusion(seq); err != nil {
+			return Receipt{}, err
+		}
+	}
+	r := Receipt{Checkpoint: signed}
+	err = each(c.Size, segments, func(e Entry) error {
+		p.Add(e.Leaf)
+		if !slices.Contains(seqs, e.Seq) {
+			return nil
+		}
+		line, _, err := Append(e.Prev, e) // its one encoding
+		r.Entries = append(r.Entries, Proven{Seq: e.Seq, Line: line})
+		return err
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	if root, err := p.Root(); err != nil || root != c.Root {
+		return Receipt{}, &Bad{Entry: c.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", c.Size)}
+	}
+	for i, e := range r.Entries {
+		if r.Entries[i].Proof, err = p.Inclusion(e.Seq); err != nil {
+			return Receipt{}, err
+		}
+	}
+	return r, nil
+}
+
+// each shows the first size entries.
+func each(size uint64, segments []io.Reader, see func(Entry) error) error {
+	var head Head
+	for i, r := range segments {
+		s := newScanner(r, i+1, head)
+		for head.Seq < size {
+			e, err := s.next()
+			if err == io.EOF {
+				break
+			}
+			if err == nil {
+				err = see(e)
+			}
+			if err != nil {
+				return err
+			}
+			head = s.head
+		}
+	}
+	return nil
+}

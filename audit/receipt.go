@@ -1,0 +1,186 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// MaxReceipt bounds a portable receipt in bytes. It has room for the three longest lines, and for more
+// changes of key than a log sees.
+const MaxReceipt = 1 << 20
+
+const receiptHead = "bailey.audit/receipt/v1\n"
+
+// Receipt is a portable receipt: entries of a ledger, each with the proof that leads from it to a signed
+// checkpoint. Who has it and a key needs neither the ledger nor Bailey's word.
+type Receipt struct {
+	Entries    []Proven // ascending
+	Checkpoint []byte   // the signed note
+}
+
+// Proven is an entry with its proof.
+type Proven struct {
+	Seq   uint64
+	Proof []Hash
+	Line  []byte // newline included
+}
+
+// Verified is what a portable receipt shows.
+type Verified struct {
+	Signed
+	Intent  Entry
+	Outcome Entry // the zero Entry when the receipt holds none: a proof that there is none is no receipt
+	Plan    Plan  // of the cage, when the outcome names one
+}
+
+// Text returns the receipt's one encoding.
+func (r Receipt) Text() []byte {
+	b := []byte(receiptHead)
+	for _, e := range r.Entries {
+		b = fmt.Appendf(b, "entry %d\n", e.Seq)
+		for _, h := range e.Proof {
+			b = append(hex.AppendEncode(b, h[:]), '\n')
+		}
+		b = append(b, e.Line...)
+	}
+	b = append(b, '\n')
+	return append(b, r.Checkpoint...)
+}
+
+// ParseReceipt reads what Text writes and nothing else. It verifies nothing.
+func ParseReceipt(text []byte) (Receipt, error) {
+	if len(text) > MaxReceipt {
+		return Receipt{}, fmt.Errorf("a receipt has at most %d bytes", MaxReceipt)
+	}
+	rest, ok := bytes.CutPrefix(text, []byte(receiptHead))
+	if !ok {
+		return Receipt{}, fmt.Errorf("a receipt begins with the line %q", receiptHead[:len(receiptHead)-1])
+	}
+	var r Receipt
+	for !bytes.HasPrefix(rest, []byte("\n")) {
+		e, left, err := parseProven(rest)
+		if err != nil {
+			return Receipt{}, fmt.Errorf("entry %d of the receipt: %w", len(r.Entries)+1, err)
+		}
+		r.Entries, rest = append(r.Entries, e), left
+	}
+	r.Checkpoint = bytes.Clone(rest[1:])
+	if !bytes.Equal(r.Text(), text) {
+		return Receipt{}, errors.New("the receipt is not in its one encoding")
+	}
+	return r, nil
+}
+
+func parseProven(b []byte) (e Proven, rest []byte, err error) {
+	number, rest, ok := cut(b, "entry ", "\n")
+	if !ok {
+		return Proven{}, nil, errors.New("it does not begin with its number, or no checkpoint follows")
+	}
+	if e.Seq, err = strconv.ParseUint(string(number), 10, 64); err != nil {
+		return Proven{}, nil, fmt.Errorf("its number %.40q is none", number)
+	}
+	for len(e.Proof) < 64 {
+		line, left, ok := bytes.Cut(rest, []byte("\n"))
+		h, isHash := parseHash(line)
+		if !ok || !isHash {
+			break
+		}
+		e.Proof, rest = append(e.Proof, h), left
+	}
+	end := bytes.IndexByte(rest, '\n') + 1
+	if end == 0 || rest[0] != '{' {
+		return Proven{}, nil, errors.New("no line of a ledger follows its proof")
+	}
+	e.Line = bytes.Clone(rest[:end])
+	return e, rest[end:], nil
+}
+
+// VerifyReceipt verifies a portable receipt: one intent, the outcome and the cage's plan that belong to it, and
+// the changes of the log's key, each proved to stand in the ledger that the checkpoint signs. t needs one
+// key: of the log's first or one since.
+func VerifyReceipt(text []byte, t Trust) (Verified, error) {
+	r, err := ParseReceipt(text)
+	if err != nil {
+		return Verified{}, err
+	}
+	var v reading
+	for _, p := range r.Entries {
+		if err := v.add(p); err != nil {
+			return Verified{}, fmt.Errorf("entry %d of the ledger: %w", p.Seq, err)
+		}
+	}
+	if v.found.Intent.Seq == 0 {
+		return Verified{}, errors.New("the receipt holds no intent")
+	}
+	if v.found.Signed, err = v.keys.follow(t).Open(r.Checkpoint); err != nil {
+		return Verified{}, err
+	}
+	for _, p := range r.Entries {
+		if err := v.found.Includes(p.Seq, Leaf(p.Line), p.Proof); err != nil {
+			return Verified{}, err
+		}
+	}
+	last, any := v.keys.Last()
+	if any && !slices.Contains(v.found.Keys, last) {
+		return Verified{}, unsigned("the log's key is %s, and another signed the checkpoint", last)
+	}
+	return v.found, nil
+}
+
+// reading takes a receipt's entries into account.
+type reading struct {
+	pairs Pairs
+	plans Plans
+	keys  Keys
+	found Verified
+	last  Head
+}
+
+func (v *reading) add(p Proven) error {
+	claimed, raw, err := parseLine(p.Line)
+	if err != nil {
+		return err
+	}
+	e, err := parseEntry(raw)
+	if err != nil {
+		return err
+	}
+	e.Hash = claimed
+	switch {
+	case e.Seq != p.Seq || e.Seq <= v.last.Seq:
+		return errors.New("its number is not the one it has to be")
+	case e.Seq == v.last.Seq+1 && v.last.Seq > 0 && next(v.last.Hash, raw) != claimed:
+		return errors.New("its hash does not follow from the entry before")
+	}
+	v.last = Head{Seq: e.Seq, Hash: e.Hash}
+	if err := errors.Join(v.pairs.Add(e), v.plans.Add(e), v.keys.Add(e)); err != nil {
+		return err
+	}
+	return v.keep(e)
+}
+
+func (v *reading) keep(e Entry) error {
+	twice := errors.New("a receipt holds one intent and one plan")
+	switch e.Kind {
+	case KindIntent:
+		if v.found.Intent.Seq != 0 {
+			return twice
+		}
+		v.found.Intent = e
+	case KindOutcome:
+		v.found.Outcome = e
+	case KindPlan:
+		if v.found.Plan.Digest != "" {
+			return twice
+		}
+		v.found.Plan, _ = ParsePlan(e.Data) // the account of plans took it
+	case KindKey:
+	default:
+		return fmt.Errorf("an entry of kind %s belongs to no receipt", e.Kind)
+	}
+	return nil
+}

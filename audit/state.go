@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// State is what a ledger's entries add up to so far. The zero value is before the first.
+type State struct {
+	Head  Head
+	Name  string // [Genesis.Name]
+	Tree  Tree
+	Pairs Pairs
+	Plans Plans
+	Keys  Keys
+
+	resumed bool // nothing is known of the names, plans and keys of the segments before
+}
+
+// Add takes into account an entry that [Scan] yielded after Head, and says what is wrong with it in the light
+// of those before; then the state is of no more use. begins tells whether it is the first of a segment
+// that is not the ledger's first.
+func (s *State) Add(e Entry, begins bool) *Bad {
+	reason, err := s.add(e, begins)
+	if err != nil {
+		return &Bad{Entry: e.Seq, Reason: reason, Detail: err.Error()}
+	}
+	s.Head = Head{Seq: e.Seq, Hash: e.Hash}
+	s.Tree.Add(e.Leaf)
+	return nil
+}
+
+func (s *State) add(e Entry, begins bool) (Reason, error) {
+	if begins != (e.Kind == KindSegment) {
+		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment + ", and none stands elsewhere")
+	}
+	switch e.Kind {
+	case KindGenesis:
+		var g Genesis
+		if err := json.Unmarshal(e.Data, &g); err != nil {
+			return Origin, err
+		}
+		s.Name = g.Name()
+	case KindSegment:
+		return Started, s.begin(e)
+	case KindIntent, KindOutcome:
+		if err := s.Pairs.Add(e); err != nil {
+			return Pairing, err
+		}
+		if s.resumed {
+			return "", nil
+		}
+		return Planned, s.Plans.Add(e)
+	case KindPlan:
+		return Planned, s.Plans.Add(e)
+	case KindKey:
+		if s.resumed {
+			_, err := ParseKeyChange(e.Data)
+			return Rekeyed, err
+		}
+		return Rekeyed, s.rekey(e)
+	}
+	return "", nil
+}
+
+func (s *State) begin(e Entry) error {
+	start, err := ParseStart(e.Data)
+	if err != nil {
+		return err
+	}
+	return start.follows(s.Head, &s.Tree, s.Pairs.Open())
+}
+
+func (s *State) rekey(e Entry) error {
+	if err := s.Keys.Add(e); err != nil {
+		return err
+	}
+	if k, _ := s.Keys.Last(); k.Name() != s.Name {
+		return fmt.Errorf("the key is one of %s, and this is %s", k.Name(), s.Name)
+	}
+	return nil
+}

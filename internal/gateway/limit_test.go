@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// counting carries every call and counts them.
+type counting struct {
+	mu    sync.Mutex
+	calls int
+}
+
+func (c *counting) Do(context.Context, bailey.Call) bailey.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	return bailey.Result{Status: bailey.OK}
+}
+
+func (c *counting) EndSession(context.Context, bailey.SessionID) error { return nil }
+
+// notes keeps what is noted, or refuses it.
+type notes struct {
+	mu   sync.Mutex
+	list []Suppressed
+	err  error
+	came chan struct{}
+}
+
+func (n *notes) note(_ context.Context, kind string, data any) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.came != nil {
+		n.came <- struct{}{}
+	}
+	if n.err != nil {
+		return n.err
+	}
+	if kind != SuppressedEvent {
+		return fmt.Errorf("a note of kind %s", kind)
+	}
+	n.list = append(n.list, data.(Suppressed))
+	return nil
+}
+
+func by(agent, person string) bailey.Call {
+	return bailey.Call{Principal: bailey.Principal{Agent: agent, Person: person}}
+}
+
+func TestLimit(t *testing.T) {
+	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
+	gate, said := &counting{}, &notes{}
+	l := NewLimit(LimitConfig{Gate: gate, Note: said.note, Rate: 10, Burst: 5, Every: time.Hour, Now: func() time.Time { return now }})
+	ok := func(agent, person string, n int) (passed int) {
+		for range n {
+			r := l.Do(context.Background(), by(agent, person))
+			if r.Err == nil {
+				passed++
+				continue
+			}
+			if !errors.Is(r.Err, bailey.Denied) || bailey.HintOf(r.Err) == "" || r.Status != bailey.Refused || r.Receipt != "" || r.Executed {
+				t.Fatalf("%+v", r)
+			}
+		}
+		return passed
+	}
+	if n := ok("a", "ann", 20); n != 5 {
+		t.Errorf("%d of a burst of 5", n)
+	}
+	if n := ok("a", "bob", 5) + ok("b", "ann", 5); n != 10 {
+		t.Errorf("others suffer: %d", n)
+	}
+	now = now.Add(200 * time.Millisecond)
+	if n := ok("a", "ann", 20); n != 2 {
+		t.Errorf("%d after a fifth of a second", n)
+	}
+	now = now.Add(-time.Hour) // a clock set back gives nothing and takes nothing
+	if n := ok("a", "ann", 3); n != 0 {
+		t.Errorf("%d after the clock went back", n)
+	}
+	now = now.Add(2 * time.Hour)
+	if n := ok("a", "ann", 20); n != 5 {
+		t.Errorf("%d after a long while", n)
+	}
+	if gate.calls != 22 {
+		t.Errorf("%d calls reached the spine", gate.calls)
+	}
+	l.Close()
+	if len(said.list) != 1 || said.list[0].Calls != 15+18+3+15 || said.list[0].Agent != "a" || said.list[0].Person != "ann" || !said.list[0].From.Before(said.list[0].To) {
+		t.Errorf("%+v", said.list)
+	}
+}
+
+// One entry stands for what a minute refused; what could not be written counts in the next.
+func TestSuppressedIsCounted(t *testing.T) {
+	said := &notes{came: make(chan struct{}), err: errors.New("full")}
+	l := NewLimit(LimitConfig{Gate: &counting{}, Note: said.note, Rate: 1e-9, Burst: 1, Every: time.Millisecond})
+	for range 4 {
+		l.Do(context.Background(), by("a", ""))
+	}
+	<-said.came // refused
+	said.mu.Lock()
+	said.err = nil
+	said.mu.Unlock()
+	<-said.came
+	l.Do(context.Background(), by("a", ""))
+	<-said.came
+	l.Close()
+	total := 0
+	for _, s := range said.list {
+		total += s.Calls
+	}
+	if total != 4 {
+		t.Errorf("%d calls were refused: %+v", total, said.list)
+	}
+}
+
+// Whoever invents names shares a bucket with the others who do.
+func TestLimitIsBounded(t *testing.T) {
+	now := time.Now()
+	gate := &counting{}
+	l := NewLimit(LimitConfig{Gate: gate, Note: (&notes{}).note, Rate: 1, Burst: 2, Every: time.Hour, Now: func() time.Time { return now }})
+	for n := range 3 * most {
+		l.Do(context.Background(), by(fmt.Sprint("agent ", n), ""))
+	}
+	if len(l.buckets) > most+1 || gate.calls != most+2 {
+		t.Errorf("%d buckets, %d calls", len(l.buckets), gate.calls)
+	}
+	now = now.Add(time.Minute) // all of them are full again
+	l.Do(context.Background(), by("late", ""))
+	if l.buckets[principal{"late", ""}] == nil || len(l.buckets) > 3 {
+		t.Errorf("%d buckets", len(l.buckets))
+	}
+	l.Close()
+}

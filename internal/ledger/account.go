@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+
+	"bailey"
+)
+
+// account is which receipts are open, and which the current segment opened or began with: the others are
+// forgotten, so that memory does not grow with the ledger. An id is 128 random bits; that one of an older
+// segment came again, verification tells. The zero value is ready. The writer's goroutine owns it.
+type account struct {
+	open map[bailey.ReceiptID]uint64 // the intent's entry, or its place among those carried over
+	seen map[[16]byte]struct{}       // half a SHA-256 of each
+}
+
+// move is a change of the account that can be taken back.
+type move struct {
+	receipt bailey.ReceiptID
+	seq     uint64 // of the intent
+	closed  bool
+}
+
+// intent opens a receipt with the entry numbered seq.
+func (a *account) intent(id bailey.ReceiptID, seq uint64) (move, error) {
+	if a.seen == nil {
+		a.open, a.seen = map[bailey.ReceiptID]uint64{}, map[[16]byte]struct{}{}
+	}
+	key := keyOf(id)
+	if _, twice := a.seen[key]; twice {
+		return move{}, fmt.Errorf("receipt %s has an intent already", id)
+	}
+	a.seen[key] = struct{}{}
+	a.open[id] = seq
+	return move{receipt: id, seq: seq}, nil
+}
+
+// outcome closes a receipt that is open.
+func (a *account) outcome(id bailey.ReceiptID) (move, error) {
+	seq, ok := a.open[id]
+	if !ok {
+		return move{}, fmt.Errorf("receipt %s is not open", id)
+	}
+	delete(a.open, id)
+	return move{receipt: id, seq: seq, closed: true}, nil
+}
+
+// undo takes moves back, the last one first.
+func (a *account) undo(moves []move) {
+	for _, m := range slices.Backward(moves) {
+		if m.closed {
+			a.open[m.receipt] = m.seq
+			continue
+		}
+		delete(a.open, m.receipt)
+		delete(a.seen, keyOf(m.receipt))
+	}
+}
+
+// list returns the open receipts in the order of their intents.
+func (a *account) list() []bailey.ReceiptID {
+	return slices.SortedFunc(maps.Keys(a.open), func(x, y bailey.ReceiptID) int { return cmp.Compare(a.open[x], a.open[y]) })
+}
+
+// carry returns the account that a new segment begins with.
+func (a *account) carry() (next account) {
+	for i, id := range a.list() {
+		next.intent(id, uint64(i)+1) // an id is open once
+	}
+	return next
+}
+
+func keyOf(id bailey.ReceiptID) [16]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16])
+}

@@ -1,0 +1,227 @@
+//go:build linux
+
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// bodied leaves a call with a long input and output, and returns its receipt as the ledger has it.
+func bodied(t *testing.T, l *Log, input, output string) bailey.Receipt {
+	t.Helper()
+	in := intent()
+	in.InputBytes, in.InputBody = len(input), &bailey.Body{Bytes: []byte(input)}
+	seal, err := l.Open(context.Background(), in)
+	do(t, err)
+	do(t, seal(bailey.Outcome{Status: bailey.OK, StdoutBody: &bailey.Body{Bytes: []byte(output)}}))
+	list, err := l.Receipts(Filter{ID: in.Receipt})
+	if err != nil || len(list) != 1 || list[0].Outcome == nil {
+		t.Fatalf("%v %v", list, err)
+	}
+	return list[0]
+}
+
+func blob(dir string, r bailey.Receipt, part string) string {
+	return filepath.Join(dir, "blobs", string(r.Intent.Receipt)+"."+part)
+}
+
+func TestBodies(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	r := bodied(t, l, "the long input", "what the tool wrote")
+	for part, want := range map[string]string{InputPart: "the long input", StdoutPart: "what the tool wrote"} {
+		said := r.Intent.InputBody
+		if part == StdoutPart {
+			said = r.Outcome.StdoutBody
+		}
+		if said == nil || said.Length != len(want) || len(said.Commitment) != 64 || said.State != "" {
+			t.Fatalf("%s: %+v", part, said)
+		}
+		if body, err := l.Body(r.Intent.Receipt, part, *said); err != nil || string(body) != want {
+			t.Errorf("%s: %q %v", part, body, err)
+		}
+		if st, err := os.Lstat(blob(dir, r, part)); err != nil || st.Mode() != 0o600 || st.Size() != int64(32+len(want)) {
+			t.Errorf("%s: %v %v", part, st, err)
+		}
+	}
+	if st, err := os.Stat(dir + "/blobs"); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", st.Mode(), err)
+	}
+	if text := content(first(dir)); strings.Contains(text, "the long input") || strings.Contains(text, "tool wrote") {
+		t.Error("a body stands in the ledger")
+	}
+	other := bodied(t, l, "the long input", "what the tool wrote")
+	if other.Intent.InputBody.Commitment == r.Intent.InputBody.Commitment {
+		t.Error("equal bodies are seen to be equal")
+	}
+	verified(t, dir)
+}
+
+// What is not what was committed to is not shown, nor what stands in its place.
+func TestBodiesAreHeldAgainstTheLedger(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, file string)
+		says  string
+	}{
+		"changed":   {func(t *testing.T, f string) { do(t, put(f, content(f)+"x")) }, "changed"},
+		"other":     {func(t *testing.T, f string) { do(t, put(f, "y"+content(f)[1:])) }, "changed"},
+		"cut":       {func(t *testing.T, f string) { do(t, put(f, content(f)[:9])) }, "cut"},
+		"gone":      {func(t *testing.T, f string) { do(t, os.Remove(f)) }, "30 days"},
+		"symlink":   {func(t *testing.T, f string) { do(t, os.Rename(f, f+"2")); do(t, os.Symlink(f+"2", f)) }, "refused"},
+		"hard link": {func(t *testing.T, f string) { do(t, os.Link(f, f+"2")) }, "refused"},
+		"wider":     {func(t *testing.T, f string) { do(t, os.Chmod(f, 0o644)) }, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := bodied(t, l, "input", "output")
+			c.spoil(t, blob(dir, r, StdoutPart))
+			body, err := l.Body(r.Intent.Receipt, StdoutPart, *r.Outcome.StdoutBody)
+			if !errors.Is(err, bailey.NotFound) || body != nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%q %v", body, err)
+			}
+		})
+	}
+	for _, id := range []bailey.ReceiptID{"", "../x", "a/b", "x\x00"} {
+		if _, err := l.Body(id, StdoutPart, bailey.Body{}); !errors.Is(err, bailey.Invalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, err := l.Forget(context.Background(), Forgotten{Receipt: id}); !errors.Is(err, bailey.Invalid) {
+			t.Errorf("forget %q: %v", id, err)
+		}
+	}
+}
+
+// A body that could not be kept makes the outcome say so, and the call is receipted all the same.
+func TestBodyNotStored(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	l.bodies.spare = 1 << 62 // the disk has less
+	r := bodied(t, l, "input", "output")
+	if b := r.Outcome.StdoutBody; b == nil || b.State != bailey.NotStored || b.Length != 6 || b.Commitment != "" {
+		t.Errorf("%+v", b)
+	}
+	if b := r.Outcome.InputBody; b == nil || b.State != bailey.NotStored {
+		t.Errorf("%+v", b)
+	}
+	if _, err := l.Body(r.Intent.Receipt, StdoutPart, *r.Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "not stored") {
+		t.Error(err)
+	}
+	if names, err := l.bodies.dir.list(); err != nil || len(names) != 0 {
+		t.Errorf("%v %v", names, err)
+	}
+	l.bodies.spare = 1
+	big := bodied(t, l, strings.Repeat("x", 2*bailey.OutputCap+1), "y")
+	if b := big.Outcome.InputBody; b == nil || b.State != bailey.NotStored {
+		t.Errorf("%+v", b)
+	}
+	verified(t, dir)
+}
+
+// An intent that was refused leaves no body, and a ledger that keeps no output keeps none.
+func TestBodiesOfNobody(t *testing.T) {
+	dir, disk := place(t), &faulty{}
+	l := open(t, Config{Dir: dir, NoOutput: true, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
+	r := bodied(t, l, "input", "output")
+	if r.Outcome.StdoutBody != nil || content(blob(dir, r, StdoutPart)) != "" {
+		t.Errorf("%+v", r.Outcome)
+	}
+	disk.set(func() { disk.free = func() (uint64, error) { return 0, nil } })
+	in := intent()
+	in.InputBody = &bailey.Body{Bytes: []byte("input")}
+	if _, err := l.Open(context.Background(), in); err == nil {
+		t.Fatal("it is taken")
+	}
+	if parts := l.bodies.kept(in.Receipt); len(parts) != 0 {
+		t.Errorf("%v is left", parts)
+	}
+}
+
+func TestForgetBodies(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	r, stays := bodied(t, l, "input", "output"), bodied(t, l, "input", "output")
+	f, err := l.Forget(context.Background(), Forgotten{Receipt: r.Intent.Receipt, Operator: "terminal"})
+	if err != nil || strings.Join(f.Parts, " ") != "input stdout" {
+		t.Fatalf("%+v %v", f, err)
+	}
+	if !strings.Contains(content(first(dir)), `"kind":"forget","data":{"receipt":"`+string(r.Intent.Receipt)+`","parts":["input","stdout"],"operator":"terminal"}`) {
+		t.Error("the ledger does not say so")
+	}
+	if content(blob(dir, r, InputPart)) != "" || content(blob(dir, r, StdoutPart)) != "" {
+		t.Error("they are there")
+	}
+	if _, err := l.Body(r.Intent.Receipt, InputPart, *r.Intent.InputBody); err == nil || !strings.Contains(err.Error(), "forgotten") {
+		t.Error(err)
+	}
+	if _, err := l.Forget(context.Background(), Forgotten{Receipt: r.Intent.Receipt}); !errors.Is(err, bailey.NotFound) {
+		t.Errorf("twice: %v", err)
+	}
+	if _, err := l.Body(stays.Intent.Receipt, InputPart, *stays.Intent.InputBody); err != nil {
+		t.Error(err)
+	}
+	do(t, l.Close())
+	// A crash came between the mark and the removal.
+	do(t, put(blob(dir, r, InputPart), strings.Repeat("x", 40)))
+	l = open(t, Config{Dir: dir})
+	do(t, l.bodies.sweep())
+	if content(blob(dir, r, InputPart)) != "" || content(blob(dir, stays, InputPart)) == "" {
+		t.Error("the next start does not end what was begun, or more")
+	}
+	verified(t, dir)
+}
+
+// After their time bodies go, whether a receipt names them or not; what has no name of ours stays.
+func TestBodiesAreSwept(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	old, young := bodied(t, l, "input", "output"), bodied(t, l, "input", "output")
+	do(t, l.Close())
+	long := time.Now().Add(-retention - time.Minute)
+	orphan, foreign := dir+"/blobs/r-nobody.stdout", dir+"/blobs/notes.txt"
+	do(t, put(orphan, "x"))
+	do(t, put(foreign, "x"))
+	for _, name := range []string{blob(dir, old, InputPart), blob(dir, old, StdoutPart), orphan, foreign} {
+		do(t, os.Chtimes(name, long, long))
+	}
+	target := filepath.Join(t.TempDir(), "target")
+	do(t, put(target, "x"))
+	link := dir + "/blobs/r-link.stdout"
+	do(t, os.Symlink(target, link))
+	l = open(t, Config{Dir: dir, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	do(t, l.bodies.sweep())
+	for name, there := range map[string]bool{blob(dir, old, InputPart): false, blob(dir, old, StdoutPart): false, orphan: false,
+		foreign: true, blob(dir, young, InputPart): true, target: true} {
+		if (content(name) != "") != there {
+			t.Errorf("%s: there %v", name, !there)
+		}
+	}
+	if _, err := l.Body(old.Intent.Receipt, InputPart, *old.Intent.InputBody); !errors.Is(err, bailey.NotFound) {
+		t.Error(err)
+	}
+	verified(t, dir)
+}
+
+// The directory of the bodies is as private as the ledger's, or nothing is opened.
+func TestHostileBlobs(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"symlink": func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) },
+		"wider":   func(t *testing.T, dir string) { do(t, os.Chmod(dir, 0o755)) },
+		"file":    func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)); do(t, put(dir, "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := place(t)
+			do(t, open(t, Config{Dir: dir}).Close())
+			spoil(t, dir+"/blobs")
+			refused(t, dir, "blobs")
+		})
+	}
+}

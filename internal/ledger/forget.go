@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"context"
+
+	"bailey"
+)
+
+// ForgetEvent is the kind of the entry that says which bodies were forgotten.
+const ForgetEvent = "forget"
+
+// Forgotten is the data of such an entry.
+type Forgotten struct {
+	Receipt  bailey.ReceiptID `json:"receipt"`
+	Parts    []string         `json:"parts"`
+	Operator string           `json:"operator,omitempty"` // by what right
+	Person   string           `json:"person,omitempty"`
+}
+
+// Body returns a part of a receipt that is kept beside the ledger, held against what the receipt says of it, or an
+// error that says why there is none.
+func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
+	if !bodyName().MatchString(string(id) + "." + part) {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name"}
+	}
+	return l.bodies.read(id, part, said)
+}
+
+// Forget removes what is kept of a receipt beside the ledger, salt included, so that nobody can tell any more what it
+// was, and returns the parts. The entry that says so is durable first. The ledger verifies as before.
+func (l *Log) Forget(ctx context.Context, f Forgotten) (Forgotten, error) {
+	if !bodyName().MatchString(string(f.Receipt) + "." + InputPart) {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name", Hint: "bailey receipts list shows them"}
+	}
+	if f.Parts = l.bodies.kept(f.Receipt); len(f.Parts) == 0 {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: "nothing of " + string(f.Receipt) + " is kept beside the ledger",
+			Hint: "bailey receipts show says what there was"}
+	}
+	if err := l.Note(ctx, ForgetEvent, f); err != nil {
+		return f, err
+	}
+	err := l.bodies.mark(f.Receipt)
+	if err == nil {
+		_, err = l.bodies.drop(f.Receipt)
+	}
+	if err != nil {
+		return f, unavailable(cure(err)+"; then forget it once more", err, "the bodies of %s are not all gone", f.Receipt)
+	}
+	return f, nil
+}
+
+// keepInput begins to keep an intent's input while the intent goes to the disk. What is returned waits until that is
+// done and says what became of it.
+func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
+	if in.InputBody == nil {
+		return func() *bailey.Body { return nil }
+	}
+	said, salt := commit(in.InputBody)
+	in.InputBody = said
+	done := make(chan error, 1)
+	go func() { done <- l.bodies.write(in.Receipt, InputPart, salt, said.Bytes) }()
+	return func() *bailey.Body {
+		if err := <-done; err != nil {
+			return l.notStored(in.Receipt, InputPart, said, err)
+		}
+		return nil
+	}
+}
+
+// keepOutput keeps what a tool wrote, and says in the outcome what became of it.
+func (l *Log) keepOutput(o *bailey.Outcome) {
+	for part, body := range map[string]**bailey.Body{StdoutPart: &o.StdoutBody, StderrPart: &o.StderrBody} {
+		if *body == nil {
+			continue
+		}
+		if l.noOutput {
+			*body = nil
+			continue
+		}
+		said, salt := commit(*body)
+		if err := l.bodies.write(o.Receipt, part, salt, said.Bytes); err != nil {
+			said = l.notStored(o.Receipt, part, said, err)
+		}
+		*body = said
+	}
+}
+
+func (l *Log) notStored(id bailey.ReceiptID, part string, said *bailey.Body, err error) *bailey.Body {
+	l.log.Warn("a body is not stored", "receipt", id, "part", part, "bytes", said.Length, "err", err)
+	return &bailey.Body{Length: said.Length, State: bailey.NotStored}
+}

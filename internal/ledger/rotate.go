@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"bailey/audit"
+)
+
+// segmentBytes is the size at which a segment is full, unless the configuration says otherwise.
+const segmentBytes = 64 << 20
+
+const segmentTemp = "segment.new" // until its first line is whole and on the disk
+
+func segmentFile(number int) string { return fmt.Sprintf("%08d.jsonl", number) }
+
+// rotate begins a new segment when the current one is full. Whatever keeps it from that leaves the ledger as
+// it was: the segment grows on, and the next try comes when it has grown by some more. So no call is refused
+// for the sake of a rotation. What waits is chained anew behind the new segment's first line.
+func (l *Log) rotate() {
+	w := &l.writer
+	if w.dead != nil || w.size < w.full {
+		return
+	}
+	w.full = w.size + min(w.bound, ahead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chain.rewind(w.end, l.pending)
+	defer l.chain.again(l.pending)
+	chain, next, err := w.next(l.chain)
+	if err != nil {
+		w.log.Warn("the ledger begins no new segment yet", "segment", w.name, "bytes", w.size, "err", err)
+		return
+	}
+	w.open = 0 // they moved, and so did their space
+	if err := w.release(); err != nil {
+		w.log.Warn("closing a segment that is full", "segment", w.name, "err", err)
+	}
+	l.chain, *w = chain, next
+}
+
+// next makes a segment that begins with what stands before it and holds the space of all that is open, and
+// gives it its name when all that is on the disk.
+func (w *writer) next(c chain) (chain, writer, error) {
+	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
+	start, err := audit.NewStart(c.head, c.tree, c.account.list())
+	if err != nil {
+		return none(err)
+	}
+	data, err := json.Marshal(start)
+	if err != nil {
+		return none(err)
+	}
+	r, err := newRequest(audit.KindSegment, data)
+	if err != nil {
+		return none(err)
+	}
+	c.account, c.plans = c.account.carry(), nil
+	g := &group{open: w.open}
+	if err := c.add(g, r); err != nil {
+		return none(err)
+	}
+	g.end = c.tip
+	next := *w
+	next.number, next.name = w.number+1, segmentFile(w.number+1)
+	next.size, next.reserved, next.full = 0, 0, w.bound
+	if err := next.lay(g); err != nil {
+		return none(err)
+	}
+	if err := w.dir.give(segmentTemp, next.name); err != nil {
+		next.file.Close()
+		if gone := w.dir.remove(segmentTemp); gone != nil { // it may have its name by now
+			w.die(errors.Join(err, gone))
+		}
+		return none(err)
+	}
+	return c, next, nil
+}
+
+// lay writes a segment's first line into a file that has no name in the ledger yet.
+func (w *writer) lay(g *group) (err error) {
+	if err := w.dir.remove(segmentTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if w.file, err = w.dir.open(segmentTemp, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
+		return err
+	}
+	w.disk = w.wrap(segment{w.file})
+	err = lockWhole(w.file)
+	if err == nil {
+		err = w.reserve(g)
+	}
+	if err == nil {
+		err = w.put(g)
+	}
+	if err != nil {
+		w.file.Close()
+		return errors.Join(err, w.dir.remove(segmentTemp))
+	}
+	return nil
+}
