@@ -22,18 +22,18 @@ func Statuses() []bailey.Status {
 
 // Filter says which receipts are wanted. Zero fields want all, and several hold together.
 type Filter struct {
-	ID         bailey.ReceiptID
-	Session    bailey.SessionID
-	Capability bailey.CapabilityID
-	Agent      string
-	Status     bailey.Status
-	Since      time.Time // started then or later, to the microsecond
-	Until      time.Time // started before
-	Before     uint64    // the intent's entry has a lower number
-	After      uint64    // the intent's entry has a higher number
-	Size       uint64    // of the ledger as it was with so many entries: what ended later is open. 0 is as it is
-	Oldest     bool      // oldest first, by number; the newest otherwise
-	Limit      int       // at most MaxLimit; 0 is 50
+	ID         bailey.ReceiptID    `json:"id,omitempty"`
+	Session    bailey.SessionID    `json:"session,omitempty"`
+	Capability bailey.CapabilityID `json:"capability,omitempty"`
+	Agent      string              `json:"agent,omitempty"`
+	Status     bailey.Status       `json:"status,omitempty"`
+	Since      time.Time           `json:"since,omitzero"`   // started then or later, to the microsecond
+	Until      time.Time           `json:"until,omitzero"`   // started before
+	Before     uint64              `json:"before,omitempty"` // the intent's entry has a lower number
+	After      uint64              `json:"after,omitempty"`  // the intent's entry has a higher number
+	Size       uint64              `json:"size,omitempty"`   // of the ledger as it was with so many entries: what ended later is open. 0 is as it is
+	Oldest     bool                `json:"oldest,omitempty"` // oldest first, by number; the newest otherwise
+	Limit      int                 `json:"limit,omitempty"`  // at most MaxLimit; 0 is 50
 }
 
 // What one answer holds at most, and with it the memory that it needs.
