@@ -53,6 +53,8 @@ func child(role, dir string) error {
 		return childCalls(dir, &deadly{at: role})
 	case "file-limit":
 		return childFileLimit(dir)
+	case "full-index":
+		return childFullIndex(dir)
 	case "full-disk":
 		return childFullDisk(dir)
 	}

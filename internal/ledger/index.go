@@ -97,13 +97,12 @@ func (x *Index) renewed(ctx context.Context, do func() error) error {
 }
 
 func (x *Index) ready(ctx context.Context, do func() error) error {
-	err := x.open(ctx)
-	if err == nil {
-		err = do()
+	if err := x.open(ctx); err != nil {
+		x.shut() // not half open
+		return classify(err)
 	}
-	if x.db != nil {
-		x.file, _ = os.Lstat(x.path)
-	}
+	err := do()
+	x.file, _ = os.Lstat(x.path) // none: it was deleted meanwhile
 	return classify(err)
 }
 
@@ -125,8 +124,9 @@ func (x *Index) Close() error {
 	if x.db == nil {
 		return nil
 	}
-	if err := x.shut(); err != nil || !x.whole {
-		return err
+	err := x.shut()
+	if now, lerr := os.Lstat(x.path); err != nil || !x.whole || lerr != nil || !os.SameFile(now, x.file) {
+		return err // it is not what we would answer for
 	}
 	return x.seal()
 }

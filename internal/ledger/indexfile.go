@@ -87,7 +87,7 @@ func (x *Index) remove() error {
 }
 
 func (x *Index) create(ctx context.Context) error {
-	x.mark, x.whole = mark{}, false
+	x.mark, x.whole, x.opened = mark{}, false, nil
 	_, err := x.db.ExecContext(ctx, schema)
 	return err
 }
