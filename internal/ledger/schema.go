@@ -59,13 +59,14 @@ const (
 )
 
 // dsn is the name under which the driver opens path. WAL keeps the file whole when the process is killed; that it
-// is not synced with each group costs nothing but another pass over the ledger after a crash of the machine.
+// is not synced with each group costs nothing but another pass over the ledger after a crash of the machine. What is
+// sorted stays in memory, some 50 bytes a receipt, and out of /tmp.
 func dsn(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // a drive's letter
 		path = "/" + path
 	}
-	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(2000)",
+	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
 		"cache_size(-16384)", "journal_size_limit(4194304)", "trusted_schema(OFF)"}, "_txlock": {"immediate"}}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
 }
