@@ -19,32 +19,29 @@ func (x *Index) Run(ctx context.Context) error {
 		}
 		now := x.ledger.durable.Load()
 		still := func() bool { return x.ledger.durable.Load() == now }
-		if now == last && x.behind(now) {
+		if now == last {
 			x.feedQuietly(ctx, still)
 		}
 		last = now
 	}
 }
 
-// Quiet is a ledger to which nothing was written for so long; behind, an index that lacks so many bytes of it.
+// Quiet is a ledger to which nothing was written for so long; behind, an index whose ledger has grown by so many bytes.
 const (
 	quiet  = 5 * time.Second
 	behind = 1 << 20
 )
 
-func (x *Index) behind(now int64) bool {
-	if x.lock(context.Background()) != nil {
-		return false
-	}
-	defer x.unlock()
-	return now < x.fed || now > x.fed+behind
-}
+func (x *Index) behind(now int64) bool { return now < x.fed || now > x.fed+behind }
 
 func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
 	if x.lock(ctx) != nil {
 		return
 	}
 	defer x.unlock()
+	if !x.behind(x.ledger.durable.Load()) {
+		return
+	}
 	err := x.renewed(ctx, func() error { return x.catchUp(ctx, still) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errDisturbed) {
 		x.fed = x.ledger.durable.Load() // not again before there is more

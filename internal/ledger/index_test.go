@@ -428,6 +428,10 @@ func TestIndexIsFedInParts(t *testing.T) {
 	l := open(t, Config{Dir: dir})
 	x := indexed(t, l, &said{})
 	ctx := context.Background()
+	if x.feedQuietly(ctx, func() bool { return true }); x.db != nil {
+		t.Error("it is opened for nothing")
+	}
+	x.fed = 0
 	seen := uint64(0)
 	for range 2 {
 		x.feedQuietly(ctx, func() bool { return false })
