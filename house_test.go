@@ -34,7 +34,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// services
 	"internal/approve": {ours: []string{"."}},
 	"internal/broker":  {ours: []string{".", "internal/peer"}},
-	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys"}},
+	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 )
 
 // receiptRow is a receipt in a list.
@@ -31,18 +32,19 @@ type receiptRow struct {
 
 type receiptList struct {
 	Receipts []receiptRow `json:"receipts"`
+	Next     uint64       `json:"next,omitempty"` // set when there are more: --before NEXT
 }
 
-func newReceiptRow(r bailey.Receipt) receiptRow {
+func newReceiptRow(r ledger.Record) receiptRow {
 	row := receiptRow{
-		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: "open", Layers: []string{},
+		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
 		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, StartedAt: r.Intent.StartedAt,
 	}
 	o := r.Outcome
 	if o == nil {
 		return row
 	}
-	row.Outcome, row.Decision, row.Executed, row.Reason = o.Status, o.Decision, o.Executed, o.Reason
+	row.Decision, row.Executed, row.Reason = o.Decision, o.Executed, o.Reason
 	if len(o.Rules) > 0 {
 		row.Rule = string(o.Rules[0].ID)
 	}
@@ -62,30 +64,46 @@ func (r receiptRow) why() string {
 
 func (a *app) receiptsVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "receipts", Short: "What was asked, decided and done"}
+	var w wanted
 	var limit int
 	list := &cobra.Command{
 		Use: "list", Short: "List receipts, newest first", Args: cobra.NoArgs,
+		Long:    "List receipts, newest first. Filters combine. An index finds them; what is shown is read from the ledger.",
+		Example: "  bailey receipts list --status denied --since 7d\n  bailey receipts list --capability git.push --since 2026-11-03T09:00:00Z --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := gateway.Query{Verb: "receipts", Args: map[string]any{"limit": limit}}
-			return look(cmd.Context(), a, q, func(l receiptList) {
-				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-				for _, r := range l.Receipts {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(r.why()))
-				}
-				w.Flush()
-				if len(l.Receipts) == 0 {
-					fmt.Fprintln(a.stderr, "bailey: no receipts yet")
-				}
-			})
+			f, err := w.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			if f.Limit = limit; limit < 1 || limit > ledger.MaxLimit {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--limit is from 1 to %d", ledger.MaxLimit), Hint: "--before goes on behind a list; bailey receipts export writes all"}
+			}
+			return look(cmd.Context(), a, gateway.Query{Verb: "receipts", Args: filterArgs(f)}, a.listed)
 		},
 	}
+	w.flags(list)
 	list.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	list.Flags().Uint64Var(&w.Before, "before", 0, "only those before this `number`: goes on behind a list")
 	cmd.AddCommand(list, a.forgetVerb(), &cobra.Command{
 		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output", Args: oneArg("a receipt"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := gateway.Query{Verb: "receipt", Args: map[string]any{"id": args[0]}}
 			return look(cmd.Context(), a, q, func(r shownReceipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
 		},
-	})
+	}, a.exportVerb(), a.reportVerb())
 	return cmd
+}
+
+func (a *app) listed(l receiptList) {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, r := range l.Receipts {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(r.why()))
+	}
+	w.Flush()
+	switch {
+	case len(l.Receipts) == 0:
+		fmt.Fprintln(a.stderr, "bailey: no such receipts")
+	case l.Next > 0:
+		fmt.Fprintf(a.stderr, "bailey: there are more: --before %d\n", l.Next)
+	}
 }

@@ -18,7 +18,7 @@ const forgetAct = "forget"
 
 // shownReceipt is a receipt with what is kept beside the ledger.
 type shownReceipt struct {
-	bailey.Receipt
+	ledger.Record
 	Bodies []shownBody `json:"bodies,omitempty"`
 }
 
@@ -32,8 +32,8 @@ type shownBody struct {
 }
 
 // show adds to a receipt the bodies that it names.
-func (s *stack) show(r bailey.Receipt) shownReceipt {
-	shown := shownReceipt{Receipt: r}
+func (s *stack) show(r ledger.Record) shownReceipt {
+	shown := shownReceipt{Record: r}
 	add := func(part string, said *bailey.Body) {
 		if said == nil {
 			return

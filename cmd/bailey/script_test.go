@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits,
+			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
@@ -154,4 +154,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
 		ts.Fatalf("ended with %v, want exit code %s", err, args[0])
 	}
+}
+
+// session FILE prints the report on the session of the first receipt in a list.
+func session(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec("bailey", "receipts", "report", fmt.Sprint(field(ts, args[0], "receipts.0.session"))))
 }

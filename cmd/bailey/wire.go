@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -29,6 +28,7 @@ import (
 // stack is everything a gateway is made of, wired.
 type stack struct {
 	ledger  *ledger.Log
+	index   *ledger.Index
 	catalog *pack.Catalog
 	policy  *policy.Engine
 	queue   *approve.Queue
@@ -93,6 +93,7 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
 		return nil, err
 	}
+	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.log})
 	if s.catalog == nil {
 		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
 			return nil, err
@@ -161,6 +162,7 @@ func (s *stack) serve(ctx context.Context) error {
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
+	g.Go(func() error { return s.index.Run(ctx) })
 	return g.Wait()
 }
 
@@ -172,6 +174,11 @@ func (s *stack) close() {
 	}
 	if s.limit != nil {
 		s.limit.Close()
+	}
+	if s.index != nil {
+		if err := s.index.Close(); err != nil {
+			s.log.Error("closing the index of receipts", "err", err)
+		}
 	}
 	if s.ledger != nil {
 		if err := s.ledger.Close(); err != nil {
@@ -229,6 +236,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		},
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
+		"records":  s.records,
 		"explain":  s.explain,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
@@ -237,27 +245,6 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"changes": s.changes,
 		"status":  s.status,
 	}
-}
-
-func (s *stack) receipts(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
-	list, err := s.ledger.Receipts(ledger.Filter{Limit: number(q.Args, "limit")})
-	out := receiptList{Receipts: []receiptRow{}}
-	for _, r := range list {
-		out.Receipts = append(out.Receipts, newReceiptRow(r))
-	}
-	return out, err
-}
-
-func (s *stack) receipt(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
-	id := bailey.ReceiptID(text(q.Args, "id"))
-	list, err := s.ledger.Receipts(ledger.Filter{ID: id, Limit: 1})
-	if err == nil && len(list) == 0 {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.show(list[0]), nil
 }
 
 func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {

@@ -19,6 +19,7 @@ import (
 //	gateway.log     what the gateway says to operators
 //	settings.yaml   workspaces and redaction; see Settings
 //	ledger/         00000001.jsonl …
+//	index.db        finds receipts; may be deleted
 type Home string
 
 func (h Home) Socket() string    { return filepath.Join(string(h), "gateway.sock") }
@@ -26,6 +27,7 @@ func (h Home) Lock() string      { return filepath.Join(string(h), "gateway.lock
 func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock") }
 func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
 func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
+func (h Home) Index() string     { return filepath.Join(string(h), "index.db") }
 
 func (h Home) path(name string) string { return filepath.Join(string(h), name) }
 

@@ -55,6 +55,8 @@ func child(role, dir string) error {
 		return childRotates(dir, role)
 	case "file-limit":
 		return childFileLimit(dir)
+	case "full-index":
+		return childFullIndex(dir)
 	case "full-disk":
 		return childFullDisk(dir)
 	}

@@ -12,45 +12,39 @@ import (
 	"bailey/audit"
 )
 
-// Filter says which receipts are wanted. Empty fields want all.
-type Filter struct {
-	Limit      int // at most MaxLimit; 0 is 50
-	ID         bailey.ReceiptID
-	Session    bailey.SessionID
-	Capability bailey.CapabilityID
+// Receipts returns the receipts that f wants. It reads the ledger from its beginning, as far as it was durable
+// when it was called, and checks the chain on the way: [Index] is quicker, and this what it stands in for.
+func (l *Log) Receipts(f Filter) ([]Record, error) {
+	page, err := l.scanFor(f)
+	return page.Records, err
 }
 
-// MaxLimit bounds the receipts of one answer, and with it the memory that it needs.
-const MaxLimit = 1000
-
-// Receipts returns the receipts that f wants, newest first. It reads the ledger from its beginning, as far
-// as it was durable when it was called, and checks the chain on the way.
-func (l *Log) Receipts(f Filter) ([]bailey.Receipt, error) {
+func (l *Log) scanFor(f Filter) (Page, error) {
+	if err := f.check(); err != nil {
+		return Page{}, err
+	}
 	files, err := l.dir.files()
 	if err != nil {
-		return nil, err
+		return Page{}, err
 	}
 	defer closeAll(files)
-	found := finder{filter: f, limit: min(f.Limit, MaxLimit), at: make(map[bailey.ReceiptID]*found)}
-	if f.Limit <= 0 {
-		found.limit = 50
-	}
-	var head audit.Head
+	found := finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
 	for i, r := range l.upToDurable(files) {
-		for e, err := range audit.Scan(r, head) {
+		for e, err := range audit.Scan(r, found.page.Head) {
 			var bad *audit.Bad
 			if errors.As(err, &bad) {
 				bad.Segment = i + 1
-				return nil, damaged(l.dir.path, bad)
+				return Page{}, damaged(l.dir.path, bad)
+			}
+			if err == nil {
+				err = found.add(e)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("reading the ledger: %w", err)
+				return Page{}, fmt.Errorf("reading the ledger: %w", err)
 			}
-			found.add(e)
-			head = audit.Head{Seq: e.Seq, Hash: e.Hash}
 		}
 	}
-	return found.receipts()
+	return found.finish()
 }
 
 // upToDurable bounds the segments to what the writer has answered for.
@@ -89,67 +83,88 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// found is a receipt as the ledger holds it. Only what is returned gets decoded.
-type found struct {
-	seq             uint64
-	intent, outcome json.RawMessage
-}
-
-// finder keeps the newest receipts that the filter wants, at most limit.
+// finder keeps, of the receipts that a scan goes by, the first that the filter wants.
 type finder struct {
 	filter Filter
-	limit  int
-	list   []*found // oldest first
-	ids    []bailey.ReceiptID
-	at     map[bailey.ReceiptID]*found
+	page   Page
+	open   map[bailey.ReceiptID]audit.Entry // intents whose outcome has not come
+	found  []found
+	bytes  int // of what is found
 }
 
-func (f *finder) add(e audit.Entry) {
-	switch {
-	case e.Kind == audit.KindOutcome:
-		if r := f.at[e.Receipt]; r != nil {
-			r.outcome = e.Data
+// found is a receipt that is wanted. Its lines' data bounds what a page holds.
+type found struct {
+	Record
+	bytes int
+}
+
+func (f *finder) add(e audit.Entry) error {
+	f.page.Head = audit.Head{Seq: e.Seq, Hash: e.Hash}
+	if e.Kind == audit.KindGenesis {
+		var g audit.Genesis
+		err := json.Unmarshal(e.Data, &g)
+		f.page.Origin = g.Origin
+		return err
+	}
+	if f.filter.Size > 0 && e.Seq > f.filter.Size {
+		return nil
+	}
+	switch e.Kind {
+	case audit.KindIntent:
+		if f.mayWant(e) {
+			f.open[e.Receipt] = e
 		}
-	case e.Kind == audit.KindIntent && f.wants(e):
-		if len(f.list) == f.limit {
-			delete(f.at, f.ids[0])
-			f.list, f.ids = f.list[1:], f.ids[1:]
+	case audit.KindOutcome:
+		if intent, ok := f.open[e.Receipt]; ok {
+			delete(f.open, e.Receipt)
+			return f.take(intent, e)
 		}
-		r := &found{seq: e.Seq, intent: e.Data}
-		f.list, f.ids = append(f.list, r), append(f.ids, e.Receipt)
-		f.at[e.Receipt] = r
+	}
+	return nil
+}
+
+// mayWant looks at what an intent alone says, so that what nobody wants is not decoded.
+func (f *finder) mayWant(e audit.Entry) bool {
+	return (f.filter.ID == "" || f.filter.ID == e.Receipt) && e.Seq > f.filter.After && (f.filter.Before == 0 || e.Seq < f.filter.Before)
+}
+
+func (f *finder) take(intent, outcome audit.Entry) error {
+	r, err := record(intent, outcome)
+	if err != nil || !f.filter.matches(r) {
+		return err
+	}
+	size := len(intent.Data) + len(outcome.Data)
+	f.found, f.bytes = append(f.found, found{r, size}), f.bytes+size
+	if len(f.found) > 2*f.filter.Limit || f.bytes > 2*maxPage {
+		f.trim()
+	}
+	return nil
+}
+
+// trim keeps what fits into the page.
+func (f *finder) trim() {
+	slices.SortFunc(f.found, func(a, b found) int { return f.filter.order(a.Seq, b.Seq) })
+	f.bytes = 0
+	for i, r := range f.found {
+		if i == f.filter.Limit || i > 0 && f.bytes+r.bytes > maxPage {
+			clear(f.found[i:])
+			f.found, f.page.More = f.found[:i], true
+			return
+		}
+		f.bytes += r.bytes
 	}
 }
 
-func (f *finder) wants(e audit.Entry) bool {
-	if f.filter.ID != "" && f.filter.ID != e.Receipt {
-		return false
-	}
-	if f.filter.Session == "" && f.filter.Capability == "" {
-		return true
-	}
-	var in struct {
-		Session    bailey.SessionID    `json:"session"`
-		Capability bailey.CapabilityID `json:"capability"`
-	}
-	return json.Unmarshal(e.Data, &in) == nil &&
-		(f.filter.Session == "" || f.filter.Session == in.Session) &&
-		(f.filter.Capability == "" || f.filter.Capability == in.Capability)
-}
-
-func (f *finder) receipts() ([]bailey.Receipt, error) {
-	list := make([]bailey.Receipt, 0, len(f.list))
-	for _, r := range slices.Backward(f.list) {
-		receipt := bailey.Receipt{Seq: r.seq}
-		if err := json.Unmarshal(r.intent, &receipt.Intent); err != nil {
-			return nil, fmt.Errorf("entry %d of the ledger is no intent of this version: %w", r.seq, err)
+func (f *finder) finish() (Page, error) {
+	for _, intent := range f.open {
+		if err := f.take(intent, audit.Entry{}); err != nil {
+			return Page{}, err
 		}
-		if r.outcome != nil {
-			if err := json.Unmarshal(r.outcome, &receipt.Outcome); err != nil {
-				return nil, fmt.Errorf("the outcome of entry %d is none of this version: %w", r.seq, err)
-			}
-		}
-		list = append(list, receipt)
 	}
-	return list, nil
+	f.trim()
+	f.page.Records = make([]Record, 0, len(f.found))
+	for _, r := range f.found {
+		f.page.Records = append(f.page.Records, r.Record)
+	}
+	return f.page, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,17 +39,71 @@ func childFileLimit(dir string) error {
 
 // A disk that is really full, in a mount namespace of the child's own.
 func TestFullDisk(t *testing.T) {
-	ktest.Require(t, "userns")
 	dir := place(t)
 	do(t, os.MkdirAll(dir, 0o700))
-	cmd := command("full-disk", dir)
+	if out := elsewhere(t, "full-disk", dir); !strings.Contains(out, "free some space") {
+		t.Fatal(out)
+	}
+}
+
+// elsewhere runs a child that may mount, and returns what it says.
+func elsewhere(t *testing.T, role, dir string) string {
+	t.Helper()
+	ktest.Require(t, "userns")
+	cmd := command(role, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "free some space") {
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return string(out)
+}
+
+// An index on a disk that is really full: calls go on, questions are answered from the ledger, and once there is space
+// from the index again.
+func TestFullIndex(t *testing.T) {
+	home := t.TempDir()
+	do(t, os.MkdirAll(filepath.Join(home, "index"), 0o700))
+	if out := elsewhere(t, "full-index", home); strings.Count(out, "read through instead") != 3 || !strings.Contains(out, "no space") {
+		t.Fatal(out)
+	}
+}
+
+func childFullIndex(home string) error {
+	small := filepath.Join(home, "index")
+	if err := unix.Mount("index", small, "tmpfs", 0, "size=48k,mode=0700"); err != nil {
+		return fmt.Errorf("mounting a small tmpfs: %w", err)
+	}
+	l, err := New(Config{Dir: filepath.Join(home, "ledger")})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	x := NewIndex(IndexConfig{Path: filepath.Join(small, "index.db"), Ledger: l, Log: logger(os.Stdout)})
+	defer x.Close()
+	for i := range 4 {
+		if i == 3 {
+			if err := unix.Mount("", small, "", unix.MS_REMOUNT, "size=4m"); err != nil {
+				return fmt.Errorf("making room: %w", err)
+			}
+		}
+		for range 100 {
+			seal, err := l.Open(context.Background(), intent())
+			if err == nil {
+				err = seal(bailey.Outcome{Status: bailey.OK})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		page, err := x.Find(context.Background(), Filter{Limit: MaxLimit})
+		if err != nil || len(page.Records) != (i+1)*100 {
+			return fmt.Errorf("%d receipts, %w", len(page.Records), err)
+		}
+	}
+	return nil
 }
 
 func childFullDisk(dir string) error {

@@ -70,6 +70,33 @@ func (d *day) evening() {
 	if !slices.Equal(told, d.want) {
 		d.t.Errorf("the receipts tell %v,\nthe day was   %v", told, d.want)
 	}
+	d.handedOver(len(list.Receipts))
+}
+
+// handedOver wants of an export every receipt, tied to an entry that the ledger has, and of each session a page.
+func (d *day) handedOver(receipts int) {
+	ledger := d.u.must(d.u.home, "cat", ".bailey/ledger/00000001.jsonl")
+	lines := strings.Split(strings.TrimSpace(d.u.must(d.u.project, "bailey", "receipts", "export")), "\n")
+	if len(lines) != receipts {
+		d.t.Errorf("%d receipts are exported, of %d", len(lines), receipts)
+	}
+	sessions := map[string]bool{}
+	for _, line := range lines {
+		var r struct {
+			Hash, OutcomeHash string
+			Intent            struct{ Session string }
+		}
+		d.decode(line, &r)
+		if r.Hash == "" || !strings.Contains(ledger, r.Hash) || !strings.Contains(ledger, r.OutcomeHash) {
+			d.t.Errorf("no entry of the ledger has the hashes of %.200s", line)
+		}
+		sessions[r.Intent.Session] = true
+	}
+	for id := range sessions {
+		if page := d.u.must(d.u.project, "bailey", "receipts", "report", id); !strings.HasPrefix(page, "Session "+id) || !strings.Contains(page, "bailey audit verify") {
+			d.t.Errorf("the page of %s: %s", id, page)
+		}
+	}
 }
 
 // complete wants of a receipt what an auditor will ask: who, by which rule, held by what.

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+)
+
+// exported is a receipt outside the ledger, tied back to it: the entries it consists of, by number and hash, and
+// which ledger they stand in, with how many entries when it was exported. All records of an export say the same of that.
+type exported struct {
+	Origin      string           `json:"origin"`
+	Size        uint64           `json:"size"`
+	Receipt     bailey.ReceiptID `json:"receipt"`
+	Status      bailey.Status    `json:"status"` // "open" while there is no outcome
+	Seq         uint64           `json:"seq"`
+	Hash        audit.Hash       `json:"hash"`
+	OutcomeSeq  *uint64          `json:"outcomeSeq"`
+	OutcomeHash *audit.Hash      `json:"outcomeHash"`
+	Intent      bailey.Intent    `json:"intent"`
+	Outcome     *bailey.Outcome  `json:"outcome"`
+}
+
+func newExported(r ledger.Record, origin string, size uint64) exported {
+	x := exported{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq, Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
+	if r.Outcome != nil {
+		x.OutcomeSeq, x.OutcomeHash = &r.OutcomeSeq, &r.OutcomeHash
+	}
+	return x
+}
+
+// exporter writes receipts in a form. Before the first and after the last it may write more.
+type exporter struct {
+	begin  func(w io.Writer, origin string, size uint64) error
+	record func(w io.Writer, first bool, r exported) error
+	end    func(w io.Writer) error
+}
+
+// formats are the forms that an export can have, by name.
+func formats() map[string]exporter {
+	nothing := func(io.Writer) error { return nil }
+	return map[string]exporter{
+		"jsonl": {
+			begin:  func(io.Writer, string, uint64) error { return nil },
+			record: func(w io.Writer, _ bool, r exported) error { return writeJSON(w, r) },
+			end:    nothing,
+		},
+		"json": {
+			begin: func(w io.Writer, origin string, size uint64) error {
+				_, err := fmt.Fprintf(w, "{\"origin\":%q,\"size\":%d,\"receipts\":[\n", origin, size)
+				return err
+			},
+			record: func(w io.Writer, first bool, r exported) error {
+				if !first {
+					io.WriteString(w, ",")
+				}
+				return writeJSON(w, r)
+			},
+			end: func(w io.Writer) error { _, err := io.WriteString(w, "]}\n"); return err },
+		},
+		"csv": {
+			begin:  func(w io.Writer, _ string, _ uint64) error { return writeCSV(w, csvHeader()) },
+			record: func(w io.Writer, _ bool, r exported) error { return writeCSV(w, csvCells(r)) },
+			end:    nothing,
+		},
+		"ocsf": {
+			begin:  func(io.Writer, string, uint64) error { return nil },
+			record: func(w io.Writer, _ bool, r exported) error { return writeJSON(w, newOCSF(r)) },
+			end:    nothing,
+		},
+	}
+}
+
+func formatNames() []string { return []string{"jsonl", "json", "csv", "ocsf"} }
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (a *app) exportVerb() *cobra.Command {
+	var w wanted
+	var format string
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write receipts for other programs: JSON lines, JSON, CSV, OCSF", Args: cobra.NoArgs,
+		Long: `Write receipts to stdout, oldest first, as the ledger is when the export begins: what ends later is open.
+Each record says where it stands in the ledger: origin, number and hash of its entries, and the size,
+which is how many entries the ledger had. Filters are those of receipts list.
+
+  jsonl  one JSON object a line
+  json   one JSON document
+  csv    RFC 4180; a cell that a spreadsheet could take for a formula gets a ' in front
+  ocsf   one event a line, class API Activity (6003) of OCSF ` + ocsfVersion + `
+
+Memory is bounded. An export that was not written whole ends with an exit code other than 0.`,
+		Example: "  bailey receipts export --since 7d --format csv > week.csv",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format == "" {
+				format = map[bool]string{true: "json", false: "jsonl"}[a.json]
+			}
+			form, ok := formats()[format]
+			if !ok {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no format %q", format), Hint: "there are " + strings.Join(formatNames(), ", ")}
+			}
+			f, err := w.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			a.json = false // stdout holds records alone, whatever happens
+			return a.export(cmd.Context(), f, form)
+		},
+	}
+	w.flags(cmd)
+	cmd.Flags().StringVar(&format, "format", "", "`"+strings.Join(formatNames(), "|")+"`; jsonl, or json with --json")
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, f ledger.Filter, form exporter) error {
+	out := bufio.NewWriterSize(a.stdout, 64<<10)
+	first := true
+	err := a.eachPage(ctx, f, func(p ledger.Page) error {
+		if first {
+			if err := form.begin(out, p.Origin, p.Head.Seq); err != nil {
+				return err
+			}
+		}
+		for i, r := range p.Records {
+			if err := form.record(out, first && i == 0, newExported(r, p.Origin, p.Head.Seq)); err != nil {
+				return err
+			}
+		}
+		first = first && len(p.Records) == 0
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := form.end(out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// eachPage asks for all receipts that f wants, oldest first, and gives them page by page. Each page has the head
+// that the ledger had at the first.
+func (a *app) eachPage(ctx context.Context, f ledger.Filter, do func(ledger.Page) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	f.Oldest, f.Limit = true, ledger.MaxLimit
+	var begun ledger.Page
+	for {
+		var p ledger.Page
+		if err := c.Look(ctx, gateway.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
+			return err
+		}
+		if f.Size == 0 {
+			begun, f.Size = p, p.Head.Seq
+		}
+		if p.Origin != begun.Origin || p.Head.Seq < begun.Head.Seq {
+			return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger was replaced meanwhile", Hint: "begin again; bailey audit verify looks at the one that is there"}
+		}
+		p.Head = begun.Head
+		if err := do(p); err != nil || !p.More {
+			return err
+		}
+		f.After = slices.MaxFunc(p.Records, func(x, y ledger.Record) int { return int(x.Seq) - int(y.Seq) }).Seq
+	}
+}

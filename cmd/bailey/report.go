@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/ledger"
+)
+
+// maxReported bounds the calls that a report lists; all are counted.
+const maxReported = 10_000
+
+// report is a session as its receipts tell it. Every word of it is from them.
+type report struct {
+	Session   bailey.SessionID      `json:"session"`
+	Agents    []string              `json:"agents"`
+	People    []string              `json:"people"`
+	Hosts     []string              `json:"hosts"`
+	Doors     []string              `json:"doors"`
+	Clients   []string              `json:"clients"` // what they say of themselves
+	From      time.Time             `json:"from"`
+	Until     time.Time             `json:"until"`
+	Counts    map[bailey.Status]int `json:"counts"`
+	Asked     map[string]int        `json:"asked"` // by capability
+	Cages     map[string]int        `json:"cages"` // of calls that were executed
+	Calls     []reportedCall        `json:"calls"`
+	NotListed int                   `json:"notListed,omitempty"`
+	Ledger    reportedLedger        `json:"ledger"`
+}
+
+type reportedCall struct {
+	Receipt    bailey.ReceiptID    `json:"receipt"`
+	Seq        uint64              `json:"seq"`
+	OutcomeSeq uint64              `json:"outcomeSeq,omitempty"`
+	StartedAt  time.Time           `json:"startedAt"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Input      json.RawMessage     `json:"input,omitempty"`
+	InputBytes int                 `json:"inputBytes,omitempty"` // where they were too long for the ledger
+	Argv       []string            `json:"argv,omitempty"`
+	Status     bailey.Status       `json:"status"`
+	Decision   string              `json:"decision,omitempty"`
+	Rules      []string            `json:"rules,omitempty"`
+	Cage       string              `json:"cage,omitempty"`
+	Executed   *bool               `json:"executed"` // null when nobody knows, or it is open
+	ExitCode   *int                `json:"exitCode,omitempty"`
+	DryRun     bool                `json:"dryRun,omitempty"`
+	Approval   bailey.ApprovalID   `json:"approval,omitempty"`
+	Why        string              `json:"why,omitempty"` // it did not go well
+}
+
+type reportedLedger struct {
+	Origin string     `json:"origin"`
+	Size   uint64     `json:"size"` // entries when the report was made
+	Head   audit.Hash `json:"head"`
+}
+
+func (a *app) reportVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed", Args: oneArg("a session"),
+		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(r)
+			}
+			r.write(a.stdout)
+			return nil
+		},
+	}
+}
+
+func (a *app) reportOf(ctx context.Context, id bailey.SessionID) (*report, error) {
+	r := &report{Session: id, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+	if id != "" {
+		err := a.eachPage(ctx, ledger.Filter{Session: id}, func(p ledger.Page) error {
+			r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
+			for _, record := range p.Records {
+				r.add(record)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(r.Calls) == 0 {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt is of a session %q", id), Hint: "bailey receipts list --json names the session of each"}
+	}
+	return r, nil
+}
+
+func (r *report) add(record ledger.Record) {
+	in, o := &record.Intent, record.Outcome
+	for _, v := range []struct {
+		list *[]string
+		text string
+	}{{&r.Agents, in.Agent}, {&r.People, in.Person}, {&r.Hosts, in.Host}, {&r.Doors, in.Door}, {&r.Clients, in.Client}} {
+		if i, found := slices.BinarySearch(*v.list, v.text); v.text != "" && !found {
+			*v.list = slices.Insert(*v.list, i, v.text)
+		}
+	}
+	if r.From.IsZero() || in.StartedAt.Before(r.From) {
+		r.From = in.StartedAt
+	}
+	last := in.StartedAt
+	c := reportedCall{Receipt: in.Receipt, Seq: record.Seq, StartedAt: in.StartedAt, Capability: in.Capability, Status: record.Status(), DryRun: in.DryRun, Input: in.Input, InputBytes: in.InputBytes}
+	if o != nil {
+		last = o.EndedAt
+		c.ended(record.OutcomeSeq, o)
+		if o.Executed != nil && *o.Executed && o.Cage != nil {
+			r.Cages[o.Cage.Kind]++
+		}
+	}
+	if last.After(r.Until) {
+		r.Until = last
+	}
+	r.Counts[c.Status]++
+	r.Asked[string(in.Capability)]++
+	if len(r.Calls) == maxReported {
+		r.NotListed++
+		return
+	}
+	r.Calls = append(r.Calls, c)
+}
+
+func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
+	c.OutcomeSeq, c.Decision, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.Executed, o.ExitCode, o.Approval, o.Argv
+	for _, rule := range o.Rules {
+		c.Rules = append(c.Rules, string(rule.ID))
+	}
+	if o.Cage != nil {
+		c.Cage = o.Cage.Kind
+	}
+	if o.Status != bailey.OK {
+		c.Why = o.Reason
+	}
+}
+
+// write prints the page. What came from outside is escaped, so that it can forge no line.
+func (r *report) write(w io.Writer) {
+	line := func(format string, args ...any) {
+		for i, v := range args {
+			args[i] = shown(fmt.Sprint(v))
+		}
+		fmt.Fprintf(w, format+"\n", args...)
+	}
+	when := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+	listed := func(list []string) string { return cmp.Or(strings.Join(list, ", "), "not said") }
+	line("Session %s", r.Session)
+	line("  agent   %s", listed(r.Agents))
+	line("  person  %s", listed(r.People))
+	line("  client  %s (in its own words)", listed(r.Clients))
+	line("  host    %s, by %s", listed(r.Hosts), listed(r.Doors))
+	line("  from    %s", when(r.From))
+	line("  until   %s", when(r.Until))
+	line("\nCalls     %s", counted(r.Counts))
+	line("Asked for %s", counted(r.Asked))
+	line("Ran in    %s\n", cmp.Or(counted(r.Cages), "no cage: nothing was executed"))
+	for _, c := range r.Calls {
+		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, map[bool]string{true: " (dry run)"}[c.DryRun])
+		line("    asked    %s", c.asked())
+		line("    decided  %s by %s%s", cmp.Or(c.Decision, "nothing"), cmp.Or(strings.Join(c.Rules, ", "), "no rule"), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
+		line("    ran      %s", c.ran())
+		if c.Why != "" {
+			line("    why      %s", c.Why)
+		}
+		line("    receipt  %s (entries %s)", c.Receipt, entries(c))
+	}
+	if r.NotListed > 0 {
+		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
+	}
+	line("\nTo verify: bailey audit verify. The ledger %s had %s entries; the hash of the last was\n%s.", r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
+	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
+}
+
+// asked is the input in short; the receipt has it whole.
+func (c *reportedCall) asked() string {
+	if c.InputBytes > 0 {
+		return fmt.Sprintf("%d bytes of input, which the ledger does not hold", c.InputBytes)
+	}
+	return cmp.Or(brief(string(c.Input)), "no input")
+}
+
+// brief shows the beginning and the end of a long text.
+func brief(s string) string {
+	r := []rune(s)
+	if len(r) <= 200 {
+		return s
+	}
+	return string(r[:100]) + " … " + string(r[len(r)-100:])
+}
+
+// ran says what was executed, and in which cage.
+func (c *reportedCall) ran() string {
+	switch {
+	case c.Executed == nil:
+		return "nobody knows"
+	case !*c.Executed:
+		return "nothing"
+	}
+	code := ""
+	if c.ExitCode != nil {
+		code = fmt.Sprintf(", exit code %d", *c.ExitCode)
+	}
+	return fmt.Sprintf("in the cage %s%s: %s", cmp.Or(c.Cage, "none"), code, cmp.Or(brief(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
+}
+
+func entries(c reportedCall) string {
+	if c.OutcomeSeq == 0 {
+		return fmt.Sprintf("%d, no outcome yet", c.Seq)
+	}
+	return fmt.Sprintf("%d and %d", c.Seq, c.OutcomeSeq)
+}
+
+// counted words counts, the largest first.
+func counted[K ~string](counts map[K]int) string {
+	var names []K
+	total := 0
+	for name, n := range counts {
+		names, total = append(names, name), total+n
+	}
+	slices.SortFunc(names, func(a, b K) int { return cmp.Or(counts[b]-counts[a], strings.Compare(string(a), string(b))) })
+	var words []string
+	for i, name := range names {
+		if i == 20 {
+			words = append(words, fmt.Sprintf("%d other kinds", len(names)-i))
+			break
+		}
+		words = append(words, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+)
+
+// wanted is a filter for receipts as a person words it.
+type wanted struct {
+	ledger.Filter
+	since, until string
+}
+
+func (w *wanted) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar((*string)(&w.Status), "status", "", "only those that ended so: `"+strings.Join(statusNames(), "|")+"`")
+	f.StringVar((*string)(&w.Capability), "capability", "", "only calls of this `capability`")
+	f.StringVar(&w.Agent, "agent", "", "only calls of this `agent`")
+	f.StringVar((*string)(&w.Session), "session", "", "only calls of this `session`")
+	f.StringVar(&w.since, "since", "", "started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&w.until, "until", "", "started before that: `1d`, a date or a time")
+	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// filter says what is wanted at a certain time. A word that nobody could mean is refused here, before a gateway starts.
+func (w *wanted) filter(now time.Time) (f ledger.Filter, err error) {
+	f = w.Filter
+	if f.Status != "" && !slices.Contains(ledger.Statuses(), f.Status) {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(statusNames(), ", ")}
+	}
+	if f.Since, err = moment("--since", w.since, now); err != nil {
+		return f, err
+	}
+	if f.Until, err = moment("--until", w.until, now); err != nil {
+		return f, err
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: "--since is not before --until: nothing lies between them", Hint: "--since 7d --until 1d is from seven days ago to one day ago"}
+	}
+	return f, nil
+}
+
+func statusNames() (names []string) {
+	for _, s := range ledger.Statuses() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// filterArgs and filterOf take a filter across the socket.
+func filterArgs(f ledger.Filter) map[string]any { return map[string]any{"filter": f} }
+
+func filterOf(args map[string]any) (f ledger.Filter, err error) {
+	b, err := json.Marshal(args["filter"])
+	if err != nil {
+		return f, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields() // a filter that is not understood would give too much
+	if err := dec.Decode(&f); err != nil {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: "the filter is none", Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one", Err: err}
+	}
+	return f, nil
+}
+
+// records answers with receipts, whole.
+func (s *stack) records(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	f, err := filterOf(q.Args)
+	if err != nil {
+		return nil, err
+	}
+	return s.index.Find(ctx, f)
+}
+
+// receipts answers with rows of a list.
+func (s *stack) receipts(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	f, err := filterOf(q.Args)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.index.Find(ctx, f)
+	out := receiptList{Receipts: []receiptRow{}}
+	for _, r := range page.Records {
+		out.Receipts = append(out.Receipts, newReceiptRow(r))
+	}
+	if page.More {
+		out.Next = page.Records[len(page.Records)-1].Seq
+	}
+	return out, err
+}
+
+func (s *stack) receipt(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	id := bailey.ReceiptID(text(q.Args, "id"))
+	page, err := s.index.Find(ctx, ledger.Filter{ID: id, Limit: 1})
+	if err == nil && (id == "" || len(page.Records) == 0) {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.show(page.Records[0]), nil
+}

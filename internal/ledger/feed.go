@@ -1,0 +1,158 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+
+	"bailey/audit"
+)
+
+// mark is how far an index goes, as it says itself.
+type mark struct {
+	origin string
+	at     line  // the last entry that it holds; zero while it holds none
+	high   int64 // the latest start so far, in microseconds since 1970
+	late   int64 // the most that a start was behind the latest before it
+}
+
+func (m *mark) load(row *sql.Row) error {
+	var prev, hash []byte
+	if err := row.Scan(&m.origin, &m.at.seq, &m.at.segment, &m.at.offset, &m.at.length, &prev, &hash, &m.high, &m.late); err != nil {
+		return err
+	}
+	copy(m.at.prev[:], prev)
+	copy(m.at.hash[:], hash)
+	return nil
+}
+
+// errDisturbed is why a feeding ended between two batches.
+var errDisturbed = errors.New("the ledger is in use")
+
+// catchUp brings the index to where the ledger is durable. still, when set, says whether to go on with the next batch.
+func (x *Index) catchUp(ctx context.Context, still func() bool) error {
+	fed := *x.ledger.durable.Load()
+	files, err := x.ledger.dir.files()
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	readers := x.ledger.upToDurable(files)
+	if err := x.compare(readers); err != nil {
+		return err
+	}
+	b := batch{mark: x.mark}
+	for i := max(b.mark.at.segment, 1); i <= len(readers); i++ {
+		if err := x.feed(ctx, i, readers[i-1], &b, still); err != nil {
+			return err
+		}
+	}
+	if err := x.commit(ctx, &b); err != nil {
+		return err
+	}
+	x.fed = fed
+	return x.finish(ctx)
+}
+
+// compare wants the last entry of the index where the ledger has it. The log has verified its chain: where two
+// ledgers have an entry of one hash in common, they have all before it in common.
+func (x *Index) compare(readers []io.Reader) error {
+	at := x.mark.at
+	if at.seq == 0 {
+		return nil
+	}
+	if at.segment < 1 || at.segment > len(readers) {
+		return stale(fmt.Sprintf("it is ahead of the ledger, which has no segment %d", at.segment))
+	}
+	if r, ok := readers[at.segment-1].(*io.LimitedReader); ok && at.offset+int64(at.length) > r.N {
+		return stale(fmt.Sprintf("it is ahead of the ledger: it ends with entry %d", at.seq))
+	}
+	shelf := shelf{dir: x.ledger.dir}
+	defer shelf.close()
+	_, err := shelf.entry(at)
+	return err
+}
+
+// feed takes what a segment holds beyond the batch's mark.
+func (x *Index) feed(ctx context.Context, segment int, r io.Reader, b *batch, still func() bool) error {
+	begin := int64(0)
+	if b.mark.at.segment == segment {
+		begin = b.mark.at.offset + int64(b.mark.at.length)
+	}
+	if more, err := skip(r, begin); err != nil || !more {
+		return err
+	}
+	ends := &ends{r: r, read: begin, last: begin}
+	for e, err := range audit.Scan(ends, audit.Head{Seq: b.mark.at.seq, Hash: b.mark.at.hash}) {
+		var bad *audit.Bad
+		if errors.As(err, &bad) {
+			bad.Segment = segment
+			return damaged(x.ledger.dir.path, bad)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the ledger: %w", err)
+		}
+		offset, end := ends.next()
+		if err := b.add(e, line{e.Seq, segment, offset, int(end - offset), e.Prev, e.Hash}); err != nil {
+			return err
+		}
+		if b.entries < batchEntries {
+			continue
+		}
+		if err := x.commit(ctx, b); err != nil {
+			return err
+		}
+		if still != nil && !still() {
+			return errDisturbed
+		}
+	}
+	return nil
+}
+
+// skip leaves out the first n bytes of a segment and tells whether there may be more.
+func skip(r io.Reader, n int64) (more bool, err error) {
+	switch r := r.(type) {
+	case *io.LimitedReader:
+		if r.N -= n; r.N <= 0 {
+			return false, nil
+		}
+		return skip(r.R, n)
+	case io.Seeker:
+		_, err := r.Seek(n, io.SeekCurrent)
+		return true, err
+	}
+	_, err = io.CopyN(io.Discard, r, n)
+	return true, err
+}
+
+// ends passes a segment on and keeps account of where its lines end, since a scan reads ahead of what it yields.
+type ends struct {
+	r     io.Reader
+	read  int64 // where r is
+	last  int64 // the end of the line that next returned last
+	queue []int64
+}
+
+func (s *ends) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	for i := 0; i < n; {
+		end := bytes.IndexByte(p[i:n], '\n')
+		if end < 0 {
+			break
+		}
+		i += end + 1
+		s.queue = append(s.queue, s.read+int64(i))
+	}
+	s.read += int64(n)
+	return n, err
+}
+
+// next returns where the next line begins and ends, which has been read.
+func (s *ends) next() (begin, end int64) {
+	begin, end = s.last, s.queue[0]
+	s.last, s.queue = end, s.queue[1:]
+	return begin, end
+}

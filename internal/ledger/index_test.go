@@ -1,0 +1,511 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// indexed opens an index beside the ledger in dir and closes it when the test ends. What it says goes to said.
+func indexed(t testing.TB, l *Log, said *said) *Index {
+	t.Helper()
+	home := filepath.Dir(l.dir.path)
+	do(t, os.Chmod(home, 0o700))
+	x := NewIndex(IndexConfig{Path: filepath.Join(home, "index.db"), Ledger: l, Log: logger(said)})
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// said is an operator's log for several goroutines.
+type said struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.Write(b) }
+func (s *said) String() string              { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.String() }
+
+// varied leaves n receipts of every kind, some of them open, on a clock that jumps.
+func varied(t testing.TB, l *Log, n int, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 1))
+	at := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
+	var open []func(bailey.Outcome) error
+	for range n {
+		at = at.Add(time.Duration(random.IntN(2000)-400) * time.Millisecond)
+		in := intent()
+		in.Capability = bailey.CapabilityID(fmt.Sprint("git.", random.IntN(4)))
+		in.Agent, in.Session = fmt.Sprint("a", random.IntN(3)), bailey.SessionID(fmt.Sprint("s-", random.IntN(6)))
+		in.StartedAt, in.Door, in.DryRun = at, "mcp", random.IntN(5) == 0
+		seal, err := l.Open(context.Background(), in)
+		do(t, err)
+		if open = append(open, seal); random.IntN(8) == 0 {
+			continue
+		}
+		i := random.IntN(len(open)) // often another's outcome comes first
+		status := Statuses()[random.IntN(6)]
+		do(t, open[i](bailey.Outcome{Status: status, Decision: "allow", EndedAt: at}))
+		open = append(open[:i], open[i+1:]...)
+	}
+}
+
+// anyFilter makes up a filter.
+func anyFilter(random *rand.Rand, size uint64) (f Filter) {
+	maybe := func() bool { return random.IntN(3) == 0 }
+	if maybe() {
+		f.Status = Statuses()[random.IntN(7)]
+	}
+	if maybe() {
+		f.Capability = bailey.CapabilityID(fmt.Sprint("git.", random.IntN(5)))
+	}
+	if maybe() {
+		f.Agent = fmt.Sprint("a", random.IntN(4))
+	}
+	if maybe() {
+		f.Session = bailey.SessionID(fmt.Sprint("s-", random.IntN(7)))
+	}
+	start := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
+	if maybe() {
+		f.Since = start.Add(time.Duration(random.IntN(int(size)*300)) * time.Millisecond)
+	}
+	if maybe() {
+		f.Until = start.Add(time.Duration(random.IntN(int(size)*300)) * time.Millisecond)
+	}
+	if maybe() {
+		f.Before = random.Uint64N(size + 2)
+	}
+	if maybe() {
+		f.After = random.Uint64N(size + 2)
+	}
+	if maybe() {
+		f.Size = random.Uint64N(size) + 1
+	}
+	f.Oldest, f.Limit = maybe(), random.IntN(40)
+	return f
+}
+
+// likeTheScan compares the index's answers to made-up questions with what reading the ledger through finds.
+func likeTheScan(t *testing.T, x *Index, questions int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(7, 7))
+	some := 0
+	for range questions {
+		f := anyFilter(random, x.ledger.writer.head.Seq)
+		do(t, f.check())
+		got, err := x.find(context.Background(), f)
+		if err != nil {
+			t.Fatalf("%+v: %v", f, err)
+		}
+		want, err := x.ledger.scanFor(f)
+		do(t, err)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v:\nindex %d receipts, more %v, head %d\nscan  %d receipts, more %v, head %d", f,
+				len(got.Records), got.More, got.Head.Seq, len(want.Records), want.More, want.Head.Seq)
+		}
+		some += len(got.Records)
+	}
+	if some == 0 {
+		t.Error("no question had an answer")
+	}
+}
+
+// What the index says is what the ledger says, for every filter, also while it grows and in several segments.
+func TestIndexAnswersLikeTheScan(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	x := indexed(t, l, &said{})
+	for round := range 4 {
+		varied(t, l, 60, uint64(round))
+		likeTheScan(t, x, 200)
+	}
+	do(t, x.Close())
+	do(t, l.Close())
+	splitFirst(t, dir, 100, 101, 250)
+	l = open(t, Config{Dir: dir})
+	varied(t, l, 20, 9)
+	var log said
+	x = indexed(t, l, &log)
+	likeTheScan(t, x, 200)
+	if !strings.Contains(log.String(), "made anew") {
+		t.Errorf("its places were of one segment, there are four now: %s", &log)
+	}
+	varied(t, l, 20, 10)
+	likeTheScan(t, x, 100)
+}
+
+// split makes segments of the ledger's first, each beginning behind so many lines.
+func splitFirst(t *testing.T, dir string, behind ...int) {
+	t.Helper()
+	data, err := os.ReadFile(first(dir))
+	do(t, err)
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	from := 0
+	for i, to := range append(behind, len(lines)) {
+		do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)), bytes.Join(lines[from:to], nil), 0o600))
+		from = to
+	}
+}
+
+// Whatever becomes of the file, the answer is right, the file is whole again, and the operator reads why.
+func TestIndexIsMadeAnew(t *testing.T) {
+	other := func(t *testing.T, x *Index) { // an index of another ledger
+		l := open(t, Config{Dir: place(t)})
+		varied(t, l, 120, 3)
+		y := indexed(t, l, &said{})
+		_, err := y.Find(context.Background(), Filter{})
+		do(t, err)
+		do(t, y.Close())
+		data, err := os.ReadFile(y.path)
+		do(t, err)
+		do(t, os.WriteFile(x.path, data, 0o600))
+	}
+	change := func(statement string) func(*testing.T, *Index) {
+		return func(t *testing.T, x *Index) {
+			db, err := sql.Open("sqlite", dsn(x.path))
+			do(t, err)
+			_, err = db.Exec(statement)
+			do(t, err)
+			do(t, db.Close())
+		}
+	}
+	unsealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) { // as after a crash
+		return func(t *testing.T, x *Index) { harm(t, x); do(t, os.Remove(x.path+sealSuffix)) }
+	}
+	for name, c := range map[string]struct {
+		harm  func(t *testing.T, x *Index)
+		quiet bool // nothing to be said: it was deleted, as it may be
+	}{
+		"deleted":     {func(t *testing.T, x *Index) { do(t, os.Remove(x.path)) }, true},
+		"emptied":     {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path, 0)) }, false},
+		"cut":         {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path, 9000)) }, false},
+		"no database": {func(t *testing.T, x *Index) { do(t, os.WriteFile(x.path, []byte(strings.Repeat("x", 8192)), 0o600)) }, false},
+		"wider mode":  {func(t *testing.T, x *Index) { do(t, os.Chmod(x.path, 0o644)) }, false},
+		"hard link":   {func(t *testing.T, x *Index) { do(t, os.Link(x.path, x.path+".too")) }, false},
+		"symlink": {func(t *testing.T, x *Index) {
+			do(t, os.Rename(x.path, x.path+"2"))
+			do(t, os.Symlink(x.path+"2", x.path))
+		}, false},
+		"rows changed":     {change("UPDATE receipt SET status = 'ok', started = 0"), false},
+		"outcomes gone":    {change("UPDATE receipt SET status = 'open', oseq = 0"), false},
+		"another ledger's": {unsealed(other), false},
+		"older schema":     {unsealed(change("PRAGMA user_version=0")), false},
+		"no table":         {unsealed(change("DROP TABLE receipt")), false},
+		"no index":         {unsealed(change("DROP INDEX by_status")), false},
+		"no mark":          {unsealed(change("DELETE FROM mark")), false},
+		"places changed":   {unsealed(change("UPDATE receipt SET offset = 0, length = 10")), false},
+		"mark ahead":       {unsealed(change("UPDATE mark SET offset = offset + 100000")), false},
+		"mark in the void": {unsealed(change("UPDATE mark SET segment = 7")), false},
+		"mark moved":       {unsealed(change("UPDATE mark SET seq = seq + 2")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, Config{Dir: place(t)})
+			varied(t, l, 100, 4)
+			var log said
+			x := indexed(t, l, &log)
+			_, err := x.Find(context.Background(), Filter{})
+			do(t, err)
+			do(t, x.Close())
+			c.harm(t, x)
+			likeTheScan(t, x, 30)
+			if st, err := os.Lstat(x.path); err != nil || st.Mode() != 0o600 {
+				t.Errorf("the file: %v %v", st, err)
+			}
+			if got := strings.Count(log.String(), "made anew"); got != 1 && !c.quiet || got > 1 {
+				t.Errorf("said %d times: %s", got, &log)
+			}
+			likeTheScan(t, x, 20)
+		})
+	}
+}
+
+// Bytes that change, in a closed index and in one that is in use: no answer lacks anything.
+func TestIndexCorruptAtRandom(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	varied(t, l, 150, 5)
+	var log said
+	x := indexed(t, l, &log)
+	_, err := x.Find(context.Background(), Filter{})
+	do(t, err)
+	random := rand.New(rand.NewPCG(8, 8))
+	for i := range 60 {
+		if i%3 > 0 {
+			do(t, x.Close())
+		} else { // nothing of it is in the log beside it or in memory
+			_, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory")
+			do(t, err)
+			x.file, err = os.Lstat(x.path)
+			do(t, err)
+		}
+		if i%3 > 1 { // as after a crash
+			do(t, os.Remove(x.path+sealSuffix))
+		}
+		data, err := os.ReadFile(x.path)
+		do(t, err)
+		if len(data) == 0 {
+			t.Fatal("all of it is in the log beside it")
+		}
+		for range 1 + random.IntN(20) {
+			data[random.IntN(len(data))] ^= byte(1 + random.IntN(255))
+		}
+		do(t, os.WriteFile(x.path, data, 0o600))
+		later := time.Now().Add(time.Duration(i+1) * time.Second) // coarse clocks would hide that it was written
+		do(t, os.Chtimes(x.path, later, later))
+		likeTheScan(t, x, 12)
+	}
+	t.Logf("made anew %d times of 60", strings.Count(log.String(), "made anew"))
+}
+
+// A ledger that is older than its index: restored from a copy, or a tail that the disk lost after it was indexed.
+func TestIndexAhead(t *testing.T) {
+	for name, cut := range map[string]func(older, all []byte) []byte{
+		"restored":        func(older, all []byte) []byte { return older },
+		"torn":            func(older, all []byte) []byte { return all[:len(older)+100] },
+		"torn at the end": func(older, all []byte) []byte { return all[:len(all)-7] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := place(t)
+			l := open(t, Config{Dir: dir})
+			varied(t, l, 50, 6)
+			older, err := os.ReadFile(first(dir))
+			do(t, err)
+			older = older[:l.writer.size]
+			varied(t, l, 50, 7)
+			x := indexed(t, l, &said{})
+			_, err = x.Find(context.Background(), Filter{})
+			do(t, err)
+			do(t, x.Close())
+			do(t, l.Close())
+			all, err := os.ReadFile(first(dir))
+			do(t, err)
+			do(t, os.WriteFile(first(dir), cut(older, all), 0o600))
+			l = open(t, Config{Dir: dir})
+			call(t, l)
+			var log said
+			x = indexed(t, l, &log)
+			likeTheScan(t, x, 100)
+			if !strings.Contains(log.String(), "made anew") {
+				t.Errorf("nothing said: %s", &log)
+			}
+		})
+	}
+}
+
+// The index holds nothing that the writer has not answered for.
+func TestIndexIsNeverAhead(t *testing.T) {
+	held, release := make(chan struct{}, 1), make(chan struct{})
+	var hold sync.Once
+	armed := false
+	l := open(t, Config{Dir: place(t), Wrap: func(d Disk) Disk {
+		return slowDisk{d, func() {
+			if armed {
+				hold.Do(func() { held <- struct{}{}; <-release })
+			}
+		}}
+	}})
+	varied(t, l, 10, 1)
+	x := indexed(t, l, &said{})
+	before := l.writer.head
+	armed = true
+	done := make(chan error, 1)
+	go func() { done <- l.Note(context.Background(), "note", nil) }()
+	<-held // written, and not synced
+	page, err := x.Find(context.Background(), Filter{})
+	if err != nil || page.Head != before {
+		t.Errorf("while an entry is not durable: %+v %v, want %+v", page.Head, err, before)
+	}
+	close(release)
+	do(t, <-done)
+	if page, err = x.Find(context.Background(), Filter{}); err != nil || page.Head.Seq != before.Seq+1 {
+		t.Errorf("%+v %v", page.Head, err)
+	}
+}
+
+type slowDisk struct {
+	Disk
+	before func()
+}
+
+func (d slowDisk) Sync() error { d.before(); return d.Disk.Sync() }
+
+// Many ask at once, while calls go on and the file is deleted now and then.
+func TestIndexTogether(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	varied(t, l, 50, 2)
+	x := indexed(t, l, &said{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 3))
+			for range 30 {
+				f := anyFilter(random, 100)
+				f.Size = 90
+				do(t, f.check())
+				got, err := x.find(context.Background(), f)
+				want, werr := l.scanFor(f)
+				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
+					t.Errorf("%+v: %d and %d receipts, %v %v", f, len(got.Records), len(want.Records), err, werr)
+				}
+				if i == 0 && random.IntN(10) == 0 {
+					os.Remove(x.path)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			call(t, l)
+		}
+	})
+	wg.Wait()
+}
+
+// An index that finds no space fails no call and no question.
+func TestIndexWithoutSpace(t *testing.T) {
+	for name, set := range map[string]func(x *Index){
+		"full":         func(x *Index) { x.pages = 8 },
+		"no directory": func(x *Index) { x.path = filepath.Join(filepath.Dir(x.path), "none", "index.db") },
+		"a directory in its place": func(x *Index) {
+			do(t, os.MkdirAll(filepath.Join(x.path, "with", "something"), 0o700))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, Config{Dir: place(t)})
+			varied(t, l, 100, 2)
+			var log said
+			x := indexed(t, l, &log)
+			set(x)
+			for range 3 {
+				id := call(t, l)
+				page, err := x.Find(context.Background(), Filter{ID: id})
+				if err != nil || len(page.Records) != 1 {
+					t.Fatalf("%d receipts, %v", len(page.Records), err)
+				}
+			}
+			if !strings.Contains(log.String(), "read through instead") {
+				t.Errorf("nothing said: %s", &log)
+			}
+			if name == "full" && !strings.Contains(log.String(), "no space") {
+				t.Errorf("another reason than the one that was made: %s", &log)
+			}
+		})
+	}
+}
+
+// A line of the ledger that changed after it was indexed is no answer.
+func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	id := call(t, l)
+	x := indexed(t, l, &said{})
+	find := func() error { _, err := x.Find(context.Background(), Filter{ID: id}); return err }
+	do(t, find())
+	data, err := os.ReadFile(first(dir))
+	do(t, err)
+	do(t, os.WriteFile(first(dir), bytes.Replace(data, []byte("system.echo"), []byte("system.date"), 1), 0o600))
+	var bad *audit.Bad
+	if err := find(); !errors.As(err, &bad) || bad.Entry != 2 {
+		t.Errorf("%v, want entry 2", err)
+	}
+}
+
+// A first feeding that is broken off goes on where it was, over batches that part an intent from its outcome.
+func TestIndexIsFedInParts(t *testing.T) {
+	dir := place(t)
+	ids := grow(t, dir, 10_000)
+	l := open(t, Config{Dir: dir})
+	x := indexed(t, l, &said{})
+	ctx := context.Background()
+	if x.feedQuietly(ctx, func() bool { return true }); x.db != nil {
+		t.Error("it is opened for nothing")
+	}
+	x.fed = 0
+	seen := uint64(0)
+	for range 2 {
+		x.feedQuietly(ctx, func() bool { return false })
+		if x.mark.at.seq <= seen {
+			t.Fatalf("stuck at entry %d", seen)
+		}
+		if seen = x.mark.at.seq; x.whole {
+			t.Fatal("whole too soon")
+		}
+	}
+	page, err := x.find(ctx, Filter{Status: Open, Limit: 1})
+	if err != nil || len(page.Records) != 0 || page.Head.Seq != 20_001 || !x.whole {
+		t.Errorf("%+v %v", page, err)
+	}
+	for _, id := range []bailey.ReceiptID{ids[0], ids[4095], ids[9999]} {
+		if page, err = x.find(ctx, Filter{ID: id, Limit: 1}); err != nil || len(page.Records) != 1 {
+			t.Errorf("%s: %+v %v", id, page, err)
+		}
+	}
+	if len(x.opened) != 0 {
+		t.Errorf("%d receipts are thought open", len(x.opened))
+	}
+	if x.behind(l.durable.Load()) || !x.behind(l.durable.Load()+behind+1) {
+		t.Error("what is behind is not known")
+	}
+}
+
+// Names that callers choose come back as they are and find what they name.
+func TestIndexHostileNames(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	x := indexed(t, l, &said{})
+	for _, name := range []string{"a\x00b", "a", "'; DROP TABLE receipt; --", "%", "é\u202e", strings.Repeat("x", 20_000), "\xff"} {
+		in := intent()
+		in.Capability, in.Agent = bailey.CapabilityID(name), name
+		_, err := l.Open(context.Background(), in)
+		do(t, err)
+		name = strings.ToValidUTF8(name, "\ufffd") // as JSON has it
+		page, err := x.Find(context.Background(), Filter{Capability: bailey.CapabilityID(name), Agent: name})
+		if err != nil || len(page.Records) != 1 || page.Records[0].Intent.Receipt != in.Receipt {
+			t.Errorf("%.40q: %d receipts, %v", name, len(page.Records), err)
+		}
+	}
+}
+
+func TestUnknownStatus(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	_, err := indexed(t, l, &said{}).Find(context.Background(), Filter{Status: "denyed"})
+	if !errors.Is(err, bailey.Invalid) || !strings.Contains(bailey.HintOf(err), "denied, pending") {
+		t.Errorf("%v (%s)", err, bailey.HintOf(err))
+	}
+}
+
+// A page is bounded in bytes, and who asks on gets everything.
+func TestPagesAreBounded(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	x := indexed(t, l, &said{})
+	const n = 150
+	for range n {
+		in := intent()
+		in.Dir = strings.Repeat("d", 50<<10)
+		_, err := l.Open(context.Background(), in)
+		do(t, err)
+	}
+	for _, find := range []func(Filter) (Page, error){
+		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, l.scanFor,
+	} {
+		got, pages, f := 0, 0, Filter{Oldest: true, Limit: MaxLimit}
+		for more := true; more; pages++ {
+			page, err := find(f)
+			do(t, err)
+			got, more, f.After = got+len(page.Records), page.More, page.Records[len(page.Records)-1].Seq
+		}
+		if got != n || pages < 2 {
+			t.Errorf("%d receipts on %d pages", got, pages)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+
+	"bailey"
+)
+
+// open opens the file unless it is open and as we left it.
+func (x *Index) open(ctx context.Context) error {
+	now, err := os.Lstat(x.path)
+	if x.db != nil && err == nil {
+		if os.SameFile(now, x.file) && now.Size() == x.file.Size() && now.ModTime().Equal(x.file.ModTime()) {
+			return nil
+		}
+		return stale("somebody else has written it")
+	}
+	x.shut() // it was deleted
+	fresh, err := x.place()
+	if err != nil {
+		return err
+	}
+	sealed, err := x.sealed()
+	if err != nil {
+		return err
+	}
+	if x.db, err = sql.Open("sqlite", dsn(x.path)); err != nil {
+		return err
+	}
+	x.db.SetMaxOpenConns(1) // one after another, and the file as we left it
+	if x.pages > 0 {
+		if _, err := x.db.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", x.pages)); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		return x.create(ctx)
+	}
+	return x.examine(ctx, sealed)
+}
+
+// place makes sure that the file is one that only we could have written. It is opened and closed again before
+// SQLite has it, since a process that closes a file loses its locks on it (fcntl(2)).
+func (x *Index) place() (fresh bool, err error) {
+	dir, err := openDir(filepath.Dir(x.path))
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	f, err := dir.openFit(filepath.Base(x.path), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := x.remove(); err != nil { // what an earlier one left beside it
+			return false, err
+		}
+		fresh = true
+		f, err = dir.openFit(filepath.Base(x.path), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	} else if err != nil {
+		return false, stale(err.Error())
+	}
+	if err != nil {
+		return false, err
+	}
+	return fresh, f.Close()
+}
+
+// remove deletes the file and what SQLite keeps beside it.
+func (x *Index) remove() error {
+	x.shut()
+	for _, suffix := range []string{sealSuffix, "-wal", "-shm", "-journal", ""} {
+		if err := os.Remove(x.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "the index of receipts cannot be made anew", Hint: "move " + x.path + suffix + " away", Err: err}
+		}
+	}
+	return nil
+}
+
+func (x *Index) create(ctx context.Context) error {
+	x.mark, x.whole, x.opened = mark{}, false, nil
+	_, err := x.db.ExecContext(ctx, schema)
+	return err
+}
+
+// finish makes an index whole that was fed for the first time.
+func (x *Index) finish(ctx context.Context) error {
+	if x.whole {
+		return nil
+	}
+	if _, err := x.db.ExecContext(ctx, "BEGIN;"+indexes+fmt.Sprintf("PRAGMA user_version=%d; COMMIT", schemaVersion)); err != nil {
+		return err
+	}
+	x.whole = true
+	return nil
+}
+
+// examine refuses a file that is of another schema, or damaged unless it is sealed.
+func (x *Index) examine(ctx context.Context, sealed bool) error {
+	var version int
+	var verdict string
+	if err := x.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version != schemaVersion {
+		return stale(fmt.Sprintf("its schema is %d, and not %d", version, schemaVersion))
+	}
+	if !sealed {
+		if err := x.db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
+			return err
+		}
+		if verdict != "ok" {
+			return stale("it is damaged: " + verdict)
+		}
+	}
+	x.mark, x.whole, x.opened = mark{}, true, nil
+	err := x.mark.load(x.db.QueryRowContext(ctx, getMark))
+	if errors.Is(err, sql.ErrNoRows) {
+		return stale("it does not say how far it goes")
+	}
+	return err
+}
+
+// seal notes the digest of the closed file beside it. The note is gone while the file is open: what a crash leaves has
+// none, and is examined, which takes a hundred times as long and does not see what somebody changed with SQLite's help.
+func (x *Index) seal() error {
+	sum, err := digest(x.path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(x.path+sealSuffix, sum, 0o600)
+}
+
+// sealed takes the note away and tells whether there was one. A file that is not what it says is stale.
+func (x *Index) sealed() (bool, error) {
+	noted, err := os.ReadFile(x.path + sealSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = os.Remove(x.path + sealSuffix)
+	}
+	if err != nil {
+		return false, err
+	}
+	sum, err := digest(x.path)
+	if err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(x.path + "-wal"); !bytes.Equal(sum, noted) || !errors.Is(err, fs.ErrNotExist) {
+		return false, stale("somebody else has written it")
+	}
+	return true, nil
+}
+
+func digest(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return hex.AppendEncode(nil, sum.Sum(nil)), err
+}
+
+const sealSuffix = ".sha256"
+
+// Result codes of SQLite that say nothing about the file's content (sqlite.org/rescode.html).
+const (
+	sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly   = 5, 6, 7, 8
+	sqliteInterrupt, sqliteIO, sqliteFull, sqliteCannotOpen = 9, 10, 13, 14
+)
+
+// classify makes stale what only another file can cure: all errors of SQLite but those of the disk, of memory and of
+// somebody who holds the file.
+func classify(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqliteBusy, sqliteLocked, sqliteNoMem, sqliteInterrupt, sqliteIO, sqliteReadOnly, sqliteCannotOpen:
+		return unavailable("look at the disk and who else has the file open; it may be deleted at any time", err, "the index of receipts cannot be used")
+	case sqliteFull:
+		return unavailable("free some space where the index is", err, "the index of receipts has no space")
+	}
+	return stale(err.Error())
+}

@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"bailey/audit"
+)
+
+// query reads the rows that f wants, and from the ledger what they stand for.
+func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
+	page := Page{Records: []Record{}, Origin: x.mark.origin, Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
+	places, err := x.places(ctx, f, &page.More)
+	if err != nil {
+		return page, err
+	}
+	shelf := shelf{dir: x.ledger.dir}
+	defer shelf.close()
+	for _, p := range places {
+		r, err := shelf.record(p)
+		if err != nil {
+			return page, err
+		}
+		if !f.matches(r) {
+			return page, stale(fmt.Sprintf("its row of entry %d is not what the ledger holds", r.Seq))
+		}
+		page.Records = append(page.Records, r)
+	}
+	return page, nil
+}
+
+// places finds where the wanted receipts stand, as many as a page holds, and whether there are more.
+func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, err error) {
+	size := x.mark.at.seq
+	if f.Size > 0 {
+		size = min(size, f.Size)
+	}
+	q := f.ask(size)
+	if ok, err := x.within(ctx, f, &q); !ok {
+		return nil, err
+	}
+	statement, args := q.sql(&f, f.Limit+1)
+	rows, err := x.db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for bytes := 0; rows.Next(); {
+		var p pair
+		if err := p.load(rows); err != nil {
+			return nil, err
+		}
+		if p.outcome.seq > size {
+			p.outcome = line{}
+		}
+		bytes += p.intent.length + p.outcome.length
+		if len(list) == f.Limit || len(list) > 0 && bytes > maxPage {
+			*more = true
+			break
+		}
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}
+
+// within narrows a question with times to the numbers between which the wanted receipts lie: no start is more than
+// late behind the latest before it. It reports false when there are none.
+func (x *Index) within(ctx context.Context, f Filter, q *question) (bool, error) {
+	at := func(statement string, time int64) (seq uint64, ok bool, err error) {
+		err = x.db.QueryRowContext(ctx, statement, time).Scan(&seq)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, false, nil
+		}
+		return seq, err == nil, err
+	}
+	if !f.Since.IsZero() {
+		q.and(" AND started >= ?", f.Since.UnixMicro())
+		seq, ok, err := at(sinceSeq, f.Since.UnixMicro())
+		if !ok {
+			return false, err
+		}
+		q.from = max(q.from, seq)
+	}
+	if !f.Until.IsZero() {
+		q.and(" AND started < ?", f.Until.UnixMicro())
+		seq, ok, err := at(untilSeq, f.Until.UnixMicro()+x.mark.late)
+		if !ok {
+			return false, err
+		}
+		q.to = min(q.to, seq)
+	}
+	return true, nil
+}

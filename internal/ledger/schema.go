@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// schemaVersion is the index's own (PRAGMA user_version), written when it is whole. An index of another one is made anew.
+const schemaVersion = 1
+
+// schema is the index. A row is a receipt, numbered like its intent's entry; times are microseconds since 1970.
+//
+// segment, offset and length say where a line stands, prev and hash what it has to follow and give. high is the
+// latest start up to a row: it never falls, so a time finds its place among the numbers although clocks are set
+// back. What a question turns on stands in an index as well as in its row, so that integrity_check compares them.
+const schema = `
+CREATE TABLE mark (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	origin TEXT NOT NULL,
+	seq INTEGER NOT NULL, segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, prev BLOB NOT NULL, hash BLOB NOT NULL,
+	high INTEGER NOT NULL, late INTEGER NOT NULL
+) STRICT;
+CREATE TABLE receipt (
+	seq INTEGER PRIMARY KEY, id TEXT NOT NULL,
+	session TEXT NOT NULL, capability TEXT NOT NULL, agent TEXT NOT NULL, door TEXT NOT NULL, dryrun INTEGER NOT NULL,
+	started INTEGER NOT NULL, high INTEGER NOT NULL,
+	segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, prev BLOB NOT NULL, hash BLOB NOT NULL,
+	status TEXT NOT NULL, decision TEXT NOT NULL DEFAULT '', ended INTEGER,
+	oseq INTEGER NOT NULL DEFAULT 0, osegment INTEGER, ooffset INTEGER, olength INTEGER, oprev BLOB, ohash BLOB
+) STRICT;
+`
+
+// indexes come last when an index is made: sorting all rows once is many times quicker than finding each its place.
+const indexes = `
+CREATE UNIQUE INDEX by_id ON receipt (id);
+CREATE INDEX by_high ON receipt (high, seq, started, oseq);
+CREATE INDEX by_session ON receipt (session);
+CREATE INDEX by_status ON receipt (status);
+CREATE INDEX by_capability ON receipt (capability);
+CREATE INDEX by_agent ON receipt (agent);
+CREATE INDEX by_capability_status ON receipt (capability, status);
+CREATE INDEX by_agent_status ON receipt (agent, status);
+CREATE INDEX by_agent_capability ON receipt (agent, capability);
+CREATE INDEX by_agent_capability_status ON receipt (agent, capability, status);
+`
+
+const (
+	insertReceipt = `INSERT INTO receipt (seq, id, session, capability, agent, door, dryrun, started, high, segment, offset, length, prev, hash,
+		status, decision, ended, oseq, osegment, ooffset, olength, oprev, ohash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
+	closeReceipt = `UPDATE receipt SET status=?, decision=?, ended=?, oseq=?, osegment=?, ooffset=?, olength=?, oprev=?, ohash=? WHERE seq=? AND oseq=0`
+	openReceipt  = `SELECT seq FROM receipt WHERE id=?`
+	setMark      = `INSERT OR REPLACE INTO mark VALUES (1,?,?,?,?,?,?,?,?,?)`
+	getMark      = `SELECT origin, seq, segment, offset, length, prev, hash, high, late FROM mark`
+	sinceSeq     = `SELECT seq FROM receipt INDEXED BY by_high WHERE high >= ? ORDER BY high, seq LIMIT 1`
+	untilSeq     = `SELECT seq FROM receipt INDEXED BY by_high WHERE high < ? ORDER BY high DESC, seq DESC LIMIT 1`
+	selectPlaces = `SELECT seq, segment, offset, length, prev, hash, oseq, osegment, ooffset, olength, oprev, ohash FROM receipt `
+)
+
+// dsn is the name under which the driver opens path. WAL keeps the file whole when the process is killed; that it
+// is not synced with each group costs nothing but another pass over the ledger after a crash of the machine. What is
+// sorted stays in memory, some 50 bytes a receipt, and out of /tmp.
+func dsn(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") { // a drive's letter
+		path = "/" + path
+	}
+	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
+		"cache_size(-16384)", "journal_size_limit(4194304)", "trusted_schema(OFF)"}, "_txlock": {"immediate"}}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
+}
+
+// question is a filter as the index takes it.
+type question struct {
+	index    string // which serves; "" is the order of numbers
+	from, to uint64 // between which the numbers lie, both included
+	where    []string
+	args     []any
+}
+
+// ask words a filter for an index that holds size entries. Which of its indexes serves is said and not left to the
+// planner: each has the equalities in front and the number behind them, so that no row is sorted.
+func (f *Filter) ask(size uint64) (q question) {
+	q.from, q.to = f.After+1, size
+	if f.Before > 0 {
+		q.to = min(size, f.Before-1)
+	}
+	direct := f.ID == ""
+	q.equal("id", string(f.ID), false)
+	q.equal("session", string(f.Session), direct)
+	q.equal("agent", f.Agent, direct && f.Session == "")
+	q.equal("capability", string(f.Capability), direct && f.Session == "")
+	if f.Status == Open && f.Size > 0 {
+		q.and(" AND (status = ? OR oseq > ?)", string(Open), size) // what ended since was open then
+		return q
+	}
+	q.equal("status", string(f.Status), direct && f.Session == "")
+	if f.Status != "" {
+		q.and(" AND oseq <= ?", size)
+	}
+	return q
+}
+
+func (q *question) and(condition string, args ...any) {
+	q.where, q.args = append(q.where, condition), append(q.args, args...)
+}
+
+func (q *question) equal(column, value string, indexed bool) {
+	if value == "" {
+		return
+	}
+	q.and(" AND "+column+" = ?", value)
+	if indexed {
+		q.index += "_" + column
+	}
+}
+
+// sql is the statement for at most so many rows, and its arguments. It bounds the number once on either side: of
+// several bounds the planner takes any.
+func (q *question) sql(f *Filter, rows int) (statement string, args []any) {
+	from := ""
+	switch {
+	case q.index != "":
+		from = "INDEXED BY by" + q.index
+	case f.ID == "":
+		from = "NOT INDEXED"
+	}
+	order := "DESC"
+	if f.Oldest {
+		order = "ASC"
+	}
+	statement = selectPlaces + from + " WHERE seq BETWEEN ? AND ?" + strings.Join(q.where, "") + " ORDER BY seq " + order + " LIMIT ?"
+	return statement, slices.Concat([]any{q.from, q.to}, q.args, []any{rows})
+}

@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"bailey/audit"
+)
+
+// line is where a line stands in the ledger, and what it has to follow and to give.
+type line struct {
+	seq        uint64
+	segment    int // counted from 1
+	offset     int64
+	length     int
+	prev, hash audit.Hash
+}
+
+// pair is where the two lines of a receipt stand; the outcome's is zero while there is none.
+type pair struct{ intent, outcome line }
+
+func (p *pair) load(rows *sql.Rows) error {
+	var segment, offset, length sql.NullInt64
+	var prev, hash, oprev, ohash sql.RawBytes
+	i, o := &p.intent, &p.outcome
+	if err := rows.Scan(&i.seq, &i.segment, &i.offset, &i.length, &prev, &hash, &o.seq, &segment, &offset, &length, &oprev, &ohash); err != nil {
+		return err
+	}
+	o.segment, o.offset, o.length = int(segment.Int64), offset.Int64, int(length.Int64)
+	copy(i.prev[:], prev)
+	copy(i.hash[:], hash)
+	copy(o.prev[:], oprev)
+	copy(o.hash[:], ohash)
+	return nil
+}
+
+// shelf reads lines of the ledger at their places.
+type shelf struct {
+	dir   *directory
+	files map[int]*os.File
+	buf   *bufio.Reader // as large as [audit.Scan] wants one
+}
+
+func (s *shelf) close() {
+	for _, f := range s.files {
+		f.Close()
+	}
+}
+
+// entry reads one line and checks it against the chain and against what the index says of it.
+func (s *shelf) entry(l line) (audit.Entry, error) {
+	f, err := s.file(l.segment)
+	if err != nil {
+		return audit.Entry{}, err
+	}
+	if l.offset < 0 || l.length <= 0 || l.length > audit.MaxLine {
+		return audit.Entry{}, stale(fmt.Sprintf("its place of entry %d is none", l.seq))
+	}
+	s.buf.Reset(io.NewSectionReader(f, l.offset, int64(l.length)))
+	for e, err := range audit.Scan(s.buf, audit.Head{Seq: l.seq - 1, Hash: l.prev}) {
+		var bad *audit.Bad
+		switch {
+		case errors.As(err, &bad):
+			return e, stale(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
+		case err != nil:
+			return e, fmt.Errorf("reading %s: %w", f.Name(), err)
+		case e.Hash != l.hash:
+			return e, stale(fmt.Sprintf("its entry %d is not the one that the ledger has", l.seq))
+		}
+		return e, nil
+	}
+	return audit.Entry{}, stale(fmt.Sprintf("the ledger ends before entry %d", l.seq))
+}
+
+func (s *shelf) file(segment int) (*os.File, error) {
+	if f := s.files[segment]; f != nil {
+		return f, nil
+	}
+	f, err := s.dir.open(fmt.Sprintf("%08d.jsonl", segment), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, stale(fmt.Sprintf("the ledger has no segment %d", segment))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.files == nil {
+		s.files, s.buf = map[int]*os.File{}, bufio.NewReaderSize(nil, 2*audit.MaxLine)
+	}
+	s.files[segment] = f
+	return f, nil
+}
+
+// record reads a receipt.
+func (s *shelf) record(p pair) (Record, error) {
+	var outcome audit.Entry
+	intent, err := s.entry(p.intent)
+	if err == nil && p.outcome.seq > 0 {
+		outcome, err = s.entry(p.outcome)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	if intent.Kind != audit.KindIntent || p.outcome.seq > 0 && (outcome.Kind != audit.KindOutcome || outcome.Receipt != intent.Receipt) {
+		return Record{}, stale(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
+	}
+	return record(intent, outcome)
+}
