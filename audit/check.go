@@ -3,23 +3,21 @@ package audit
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
 // Check is what a ledger is held against beyond itself. The zero Check is nothing.
 type Check struct {
 	Trust  Trust
-	Newest []byte // the signed checkpoint that the ledger itself shows as its newest
-	Seen   []byte // a signed checkpoint of it that was kept elsewhere
+	Newest []byte   // the signed checkpoint that the ledger itself shows as its newest
+	Seen   [][]byte // signed checkpoints of it that were kept elsewhere
 }
 
 // sizes returns the sizes that the notes name, verified or not: the roots there are to be kept.
 func (c Check) sizes() map[uint64]Hash {
 	roots := make(map[uint64]Hash)
-	for _, signed := range [][]byte{c.Newest, c.Seen} {
-		text, _, _ := strings.Cut(string(signed), "\n\n")
-		if c, err := ParseCheckpoint(text + "\n"); err == nil {
+	for _, signed := range append([][]byte{c.Newest}, c.Seen...) {
+		if c, err := ReadCheckpoint(signed); err == nil {
 			roots[c.Size] = Hash{}
 		}
 	}
@@ -30,9 +28,12 @@ func (c Check) sizes() map[uint64]Hash {
 // what is another ledger before everything.
 func (v *verifier) hold(c Check) {
 	newest, bad := v.agree(c.Newest, c.Trust)
-	if bad == nil {
+	for _, signed := range c.Seen {
+		if bad != nil {
+			break
+		}
 		var seen Signed
-		if seen, bad = v.agree(c.Seen, c.Trust); bad == nil || bad.Reason == Truncated {
+		if seen, bad = v.agree(signed, c.Trust); bad == nil || bad.Reason == Truncated {
 			if c.Newest != nil && newest.Size < seen.Size {
 				bad = &Bad{Entry: newest.Size + 1, Reason: Rollback,
 					Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
