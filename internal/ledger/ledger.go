@@ -44,6 +44,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/audit"
 )
 
 // Config is what a Log is opened with. Dir has to be set; every other zero field is safe.
@@ -59,6 +60,9 @@ type Config struct {
 	// Reserve is how many bytes stay free on the disk: with less, no call is taken, and outcomes and notes are. 0 is
 	// 64 MiB. What open calls need is not among them: it is allocated.
 	Reserve int64
+	// Newest is the checkpoint that was signed last ([Notary]): a ledger that does not hold what it names is refused. nil
+	// is none.
+	Newest []byte
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.
@@ -83,10 +87,11 @@ type Log struct {
 	writer  writer                   // owned by the writer's goroutine once New has returned
 }
 
-// position is a place in the ledger: a segment, counted from 1, and a byte in it.
+// position is a place in the ledger: a segment, counted from 1, a byte in it, and the tree over the entries up to there.
 type position struct {
 	segment int
 	bytes   int64
+	tree    audit.Tree
 }
 
 // New opens the ledger in c.Dir, or begins one, and holds it against every other writer until Close.

@@ -55,15 +55,7 @@ func (l *Log) Receipts(f Filter) ([]bailey.Receipt, error) {
 
 // upToDurable bounds the segments to what the writer has answered for.
 func (l *Log) upToDurable(files []*os.File) []io.Reader {
-	at := l.durable.Load()
-	readers := make([]io.Reader, min(len(files), at.segment))
-	for i := range readers {
-		readers[i] = files[i]
-		if i+1 == at.segment {
-			readers[i] = io.LimitReader(files[i], at.bytes)
-		}
-	}
-	return readers
+	return upTo(files, l.durable.Load())
 }
 
 // files opens every segment for reading; there is at least one.
