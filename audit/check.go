@@ -8,9 +8,10 @@ import (
 
 // Check is what a ledger is held against beyond itself. The zero Check is nothing.
 type Check struct {
-	Trust  Trust
+	Trust  Trust    // its quorum is of those in Seen, and of Newest when there are none
 	Newest []byte   // the signed checkpoint that the ledger itself shows as its newest
 	Seen   [][]byte // signed checkpoints of it that were kept elsewhere
+	Own    bool     // trust the keys that the ledger announces itself, too: it cannot vouch for them
 }
 
 // sizes returns the sizes that the notes name, verified or not: the roots there are to be kept.
@@ -27,7 +28,14 @@ func (c Check) sizes() map[uint64]Hash {
 // hold holds the ledger against the checkpoints of c. What contradicts them goes before a torn tail or nothing at all, and
 // what is another ledger before everything.
 func (v *verifier) hold(c Check) {
-	newest, bad := v.agree(c.Newest, c.Trust)
+	if c.Own {
+		c.Trust.Keys = append(v.Keys.All(), c.Trust.Keys...)
+	}
+	shown := c.Trust
+	if len(c.Seen) > 0 {
+		shown.Quorum = 0
+	}
+	newest, bad := v.agree(c.Newest, shown)
 	for _, signed := range c.Seen {
 		if bad != nil {
 			break

@@ -31,7 +31,7 @@ func TestSignedLedger(t *testing.T) {
 	size := len(b.roots) - 1
 	newest := b.cosign(b.cosign(b.sign(size, 1), 1, 1), 1, 2)
 	for seen := 2; seen <= size; seen++ {
-		c := Check{Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, newest, [][]byte{b.cosign(b.cosign(b.sign(seen, 1), 1, 1), 1, 2)}}
+		c := Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Newest: newest, Seen: [][]byte{b.cosign(b.cosign(b.sign(seen, 1), 1, 1), 1, 2)}}
 		r := b.verify(c, "")
 		if len(r.Held) != 2 || r.Held[0].Size != uint64(size) || len(r.Held[0].Cosignatures) != 2 || r.Root != b.tree.Root() || r.Held[1].Keys[0] != b.key(1) {
 			t.Fatalf("%+v", r)

@@ -113,6 +113,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts := s.desk.acts()
 	acts[jailRunEvent] = s.jailRun
 	acts[repinAct] = s.repin
+	acts[rotateAct] = s.rotate
 	return acts
 }
 

@@ -29,6 +29,7 @@ import (
 // stack is everything a gateway is made of, wired.
 type stack struct {
 	ledger  *ledger.Log
+	notary  *ledger.Notary
 	catalog *pack.Catalog
 	policy  *policy.Engine
 	queue   *approve.Queue
@@ -88,9 +89,14 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if err != nil {
 		return nil, err
 	}
-	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
+	signed, err := newest(home)
+	if err != nil {
 		return nil, err
 	}
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log, Newest: signed}); err != nil {
+		return nil, err
+	}
+	s.notary = openNotary(home, s.ledger, signed)
 	if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
 		return nil, err
 	}
@@ -222,9 +228,10 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"explain":  s.explain,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
-		"search":  s.search,
-		"changes": s.changes,
-		"status":  s.status,
+		"search":     s.search,
+		"changes":    s.changes,
+		"status":     s.status,
+		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 	}
 }
 

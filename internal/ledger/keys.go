@@ -128,15 +128,40 @@ func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 	return syncDir(k.Dir)
 }
 
+// Publics returns the public halves of the keys that sign for a ledger. What is none is passed over.
+func (k KeyFiles) Publics() []ed25519.PublicKey {
+	d, err := openDir(k.Dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.list() // without a directory there are none
+	var list []ed25519.PublicKey
+	for _, name := range names {
+		if private, err := k.read(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
+			list = append(list, private.Public().(ed25519.PublicKey))
+		}
+	}
+	return list
+}
+
+// PublicOf returns the public half of an Ed25519 key, nil of another's.
+func PublicOf(private crypto.Signer) ed25519.PublicKey {
+	public, _ := private.Public().(ed25519.PublicKey)
+	return public
+}
+
 // Named returns the key in the file name, which is made with one when it is missing.
 func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 	private, err := k.read(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return private, err
 	}
-	_, private, err = ed25519.GenerateKey(nil)
-	if err != nil {
+	if _, private, err = ed25519.GenerateKey(nil); err != nil {
 		return nil, err
+	}
+	if err := makeDir(k.Dir); err != nil {
+		return nil, unavailable("name a file in a directory that can be made, of its own and 0700", err, "the key %s has no directory", name)
 	}
 	return private, k.put(name, private)
 }

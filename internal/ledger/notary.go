@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"crypto"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,7 +81,7 @@ func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) 
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
-	public, _ := private.Public().(ed25519.PublicKey)
+	public := PublicOf(private)
 	next, err := audit.LogKey(n.name, public)
 	if err != nil {
 		return audit.KeyChange{}, err
