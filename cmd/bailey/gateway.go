@@ -132,5 +132,5 @@ func spawn(h gateway.Home, ready *os.File) (*exec.Cmd, error) {
 // own are variables that must not pass from whoever made the first call into the gateway of all.
 func own(pair string) bool {
 	name, _, _ := strings.Cut(pair, "=")
-	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == "BAILEY_SESSION" || name == readyEnv
+	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == "BAILEY_SESSION" || name == traceEnv || name == readyEnv
 }

@@ -46,6 +46,9 @@ type stack struct {
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
+	meter      gateway.Meter
+	tracer     *gateway.Tracer // nil: nobody asked for spans
+	traces     *os.File
 	bare       bool // the platform has no cage
 	since      time.Time
 }
@@ -64,7 +67,10 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	if s.unlock, err = home.Own(); err != nil {
 		return s, err
 	}
-	if s.workspaces, err = s.spine(home, nil); err != nil {
+	if s.tracer, s.traces, err = openTracer(os.Getenv(traceEnv), log); err != nil {
+		return s, err
+	}
+	if s.workspaces, err = s.spine(home, s.observe); err != nil {
 		return s, err
 	}
 	if s.desk, err = openDesk(home, s.workspaces, s.ledger.Note, s.pins.Learn, log); err != nil {
@@ -83,8 +89,8 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	})
 }
 
-// spine wires the gate and what it stands on. observe may be nil.
-func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*gateway.Workspaces, error) {
+// spine wires the gate and what it stands on. observe learns of each stage.
+func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -110,10 +116,11 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	}
 	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
 	s.redaction = gateway.NewRedaction()
+	s.redaction.Tell = s.meter.Redacted
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
+		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
 		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
@@ -175,6 +182,11 @@ func (s *stack) close() {
 			s.log.Error("closing the ledger", "err", err)
 		}
 	}
+	if s.traces != nil {
+		if err := s.traces.Close(); err != nil {
+			s.log.Warn("closing the spans", "err", err)
+		}
+	}
 	if s.unlock != nil {
 		s.unlock()
 	}
@@ -232,6 +244,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"changes":    s.changes,
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
+		"metrics": s.metrics,
 	}
 }
 

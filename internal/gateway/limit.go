@@ -42,6 +42,7 @@ type Limit struct {
 	mu      sync.Mutex
 	buckets map[principal]*bucket // guarded by mu
 	closed  bool                  // guarded by mu
+	total   uint64                // calls refused; guarded by mu
 }
 
 type principal struct{ agent, person string }
@@ -103,12 +104,20 @@ func (l *Limit) take(p principal) bool {
 	if b.refused.Calls == 0 {
 		b.refused = Suppressed{Agent: p.agent, Person: p.person, From: now.UTC()}
 	}
+	l.total++
 	b.refused.Calls++
 	b.refused.To = now.UTC()
 	if b.due == nil && !l.closed {
 		b.due = time.AfterFunc(l.c.Every, func() { l.write(b) })
 	}
 	return false
+}
+
+// Refused returns how many calls were refused so far.
+func (l *Limit) Refused() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
 }
 
 // bucket returns the principal's bucket, and under which name.

@@ -12,6 +12,9 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
+	// Tell, when set, learns the category of each token that is made in a tool's output.
+	Tell func(category string)
+
 	mu     sync.Mutex
 	tables map[bailey.SessionID]*redact.Table
 }
@@ -47,7 +50,11 @@ func (r *Redaction) Value(id bailey.SessionID, v any) any {
 
 // Writer redacts on the way to w.
 func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWriter {
-	return r.table(id).Writer(w)
+	out := r.table(id).Writer(w)
+	if r.Tell != nil {
+		out.Tell(func(f redact.Finding) { r.Tell(f.Category) })
+	}
+	return out
 }
 
 // Again redacts what a hook made of redacted output. Tokens in it are the session's own: they are

@@ -53,6 +53,24 @@ func (l *Log) Receipts(f Filter) ([]bailey.Receipt, error) {
 	return found.receipts()
 }
 
+// Extent returns how many entries are durable, in how many segments and bytes.
+func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
+	files, err := l.dir.files()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer closeAll(files)
+	at := l.durable.Load()
+	for _, f := range files[:min(len(files), at.segment-1)] {
+		st, err := f.Stat()
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		bytes += st.Size()
+	}
+	return at.tree.Size(), at.segment, bytes + at.bytes, nil
+}
+
 // upToDurable bounds the segments to what the writer has answered for.
 func (l *Log) upToDurable(files []*os.File) []io.Reader {
 	return upTo(files, l.durable.Load())
