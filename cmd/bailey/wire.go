@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -86,6 +90,7 @@ func build(ctx context.Context, home gateway.Home, log *slog.Logger) (s *stack, 
 	}
 	return s, s.ledger.Note(ctx, "gateway.start", map[string]any{
 		"version": version, "pid": os.Getpid(), "policy": s.policy.Digest(), "packs": s.packs(),
+		"manifests": s.manifests(), "settings": s.desk.settings.Digest(),
 	})
 }
 
@@ -141,6 +146,17 @@ func actions(c *pack.Catalog) []policy.Action {
 		})
 	}
 	return list
+}
+
+// manifests is one digest for all that can be called: SHA-256, hex, over a line for each capability with its manifest's.
+func (s *stack) manifests() string {
+	var lines []string
+	for _, m := range s.catalog.All() {
+		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:])
 }
 
 func (s *stack) packs() []string {
