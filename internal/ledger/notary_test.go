@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -360,4 +361,44 @@ func FuzzParseKey(f *testing.F) {
 			t.Error("it signs nothing")
 		}
 	})
+}
+
+// TestSignedWhileItGrows: checkpoints are signed, and held against the ledger, while callers append; and two who ask at once
+// get what goes on from each other.
+func TestSignedWhileItGrows(t *testing.T) {
+	o := newOffice(t)
+	key, err := o.Key(context.Background())
+	do(t, err)
+	stop := make(chan struct{})
+	var callers, auditors sync.WaitGroup
+	callers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				call(t, o.log)
+			}
+		}
+	})
+	for range 2 {
+		auditors.Go(func() {
+			var seen [][]byte
+			for range 5 {
+				signed, err := o.Sign(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen = append(seen, signed)
+				r, err := VerifyAgainst(o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
+				if err != nil || !r.OK || len(r.Held) != len(seen) {
+					t.Errorf("%+v %v", r.FirstBad, err)
+				}
+			}
+		})
+	}
+	auditors.Wait()
+	close(stop)
+	callers.Wait()
 }
