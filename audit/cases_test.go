@@ -82,8 +82,8 @@ func TestEntryInserted(t *testing.T) {
 	for at := 2; at <= 7; at++ {
 		b := forged(t, at, "note", `{"forged":true}`)
 		b.verify(Check{}, "")
-		b.verify(Check{Trust: whole.trust(1), Seen: whole.sign(size, 1)}, Forked)
-		b.verify(Check{Trust: whole.trust(1), Newest: b.sign(len(b.roots)-1, 9), Seen: whole.sign(size, 1)}, Unsigned)
+		b.verify(Check{Trust: whole.trust(1), Seen: [][]byte{whole.sign(size, 1)}}, Forked)
+		b.verify(Check{Trust: whole.trust(1), Newest: b.sign(len(b.roots)-1, 9), Seen: [][]byte{whole.sign(size, 1)}}, Unsigned)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestRewrittenWithoutTheKey(t *testing.T) {
 	}
 	b.verify(Check{}, "")
 	b.verify(Check{Trust: whole.trust(1), Newest: b.sign(21, 9)}, Unsigned)
-	b.verify(Check{Trust: whole.trust(1), Seen: kept}, Forked)
+	b.verify(Check{Trust: whole.trust(1), Seen: [][]byte{kept}}, Forked)
 }
 
 // Case 18: it is written anew by who has the key; no witness cosigns it, and one that is missing is said.
@@ -106,7 +106,7 @@ func TestRewrittenWithTheKey(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
 	trust := Trust{whole.trust(1).Keys, []Key{whole.witness(1)}, 1}
-	whole.verify(Check{Trust: trust, Seen: whole.cosign(whole.sign(size, 1), 1, 1)}, "")
+	whole.verify(Check{Trust: trust, Seen: [][]byte{whole.cosign(whole.sign(size, 1), 1, 1)}}, "")
 	b := forged(t, 3, "note", "{}")
 	newest := b.sign(len(b.roots)-1, 1)
 	b.verify(Check{Trust: whole.trust(1), Newest: newest}, "") // without a witness it holds
@@ -137,8 +137,8 @@ func TestSplitView(t *testing.T) {
 	if _, err := Cosign(two.sign(size, 1), one.trust(1), one.roots[size], nil, by); err == nil {
 		t.Error("a second ledger of that size is cosigned")
 	}
-	one.verify(Check{Trust: trust, Seen: first}, "")
-	two.verify(Check{Trust: trust, Seen: first}, Forked)
+	one.verify(Check{Trust: trust, Seen: [][]byte{first}}, "")
+	two.verify(Check{Trust: trust, Seen: [][]byte{first}}, Forked)
 	two.verify(Check{Trust: trust, Newest: two.sign(size, 1)}, Unwitnessed)
 }
 
@@ -148,7 +148,7 @@ func TestGenesisReplaced(t *testing.T) {
 	kept := whole.sign(4, 1)
 	other := day(t, 2)
 	other.verify(Check{}, "")
-	other.verify(Check{Trust: whole.trust(1), Seen: kept}, Replaced)
+	other.verify(Check{Trust: whole.trust(1), Seen: [][]byte{kept}}, Replaced)
 	swapped := day(t, 1)
 	swapped.segments[0] = append(bytes.Clone(other.lines(0)[0]), bytes.Join(swapped.lines(0)[1:], nil)...)
 	if r := swapped.verify(Check{}, Chain); r.FirstBad.Entry != 2 {
@@ -199,6 +199,6 @@ func TestOldCheckpointReplayed(t *testing.T) {
 	size := len(b.roots) - 1
 	for old := 2; old < size; old++ {
 		b.verify(Check{Trust: b.trust(1), Newest: b.sign(old, 1)}, "")
-		b.verify(Check{Trust: b.trust(1), Newest: b.sign(old, 1), Seen: b.sign(size, 1)}, Rollback)
+		b.verify(Check{Trust: b.trust(1), Newest: b.sign(old, 1), Seen: [][]byte{b.sign(size, 1)}}, Rollback)
 	}
 }

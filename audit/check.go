@@ -4,23 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
 // Check is what a ledger is held against beyond itself. The zero Check is nothing.
 type Check struct {
-	Trust  Trust
-	Newest []byte // the signed checkpoint that the ledger itself shows as its newest
-	Seen   []byte // a signed checkpoint of it that was kept elsewhere
+	Trust  Trust    // its quorum is of those in Seen, and of Newest when there are none
+	Newest []byte   // the signed checkpoint that the ledger itself shows as its newest
+	Seen   [][]byte // signed checkpoints of it that were kept elsewhere
+	Own    bool     // trust the keys that the ledger announces itself, too: it cannot vouch for them
 }
 
 // sizes returns the sizes that the notes name, verified or not: the roots there are to be kept.
 func (c Check) sizes() map[uint64]Hash {
 	roots := make(map[uint64]Hash)
-	for _, signed := range [][]byte{c.Newest, c.Seen} {
-		text, _, _ := strings.Cut(string(signed), "\n\n")
-		if c, err := ParseCheckpoint(text + "\n"); err == nil {
+	for _, signed := range append([][]byte{c.Newest}, c.Seen...) {
+		if c, err := ReadCheckpoint(signed); err == nil {
 			roots[c.Size] = Hash{}
 		}
 	}
@@ -30,6 +29,9 @@ func (c Check) sizes() map[uint64]Hash {
 // hold holds the ledger against the checkpoints of c. What contradicts them goes before a torn tail or nothing at all, and
 // what is another ledger before everything.
 func (v *verifier) hold(c Check) {
+	if c.Own {
+		c.Trust.Keys = append(v.Keys.All(), c.Trust.Keys...)
+	}
 	bad := v.contradiction(c)
 	if bad == nil {
 		return
@@ -42,19 +44,25 @@ func (v *verifier) hold(c Check) {
 	}
 }
 
-// contradiction returns what is wrong with the ledger in the light of both checkpoints.
+// contradiction returns what is wrong with the ledger in the light of all checkpoints.
 func (v *verifier) contradiction(c Check) *Bad {
-	if c.Newest == nil && c.Seen == nil && c.Trust.Quorum > 0 {
+	if c.Newest == nil && len(c.Seen) == 0 && c.Trust.Quorum > 0 {
 		return &Bad{Reason: Unwitnessed, Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
 	}
-	newest, bad := v.agree(c.Newest, c.Trust)
-	if bad != nil {
-		return bad
+	shown := c.Trust
+	if len(c.Seen) > 0 {
+		shown.Quorum = 0
 	}
-	seen, bad := v.agree(c.Seen, c.Trust)
-	if (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
-		return &Bad{Entry: newest.Size + 1, Reason: Rollback,
-			Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
+	newest, bad := v.agree(c.Newest, shown)
+	for _, signed := range c.Seen {
+		if bad != nil {
+			break
+		}
+		var seen Signed
+		if seen, bad = v.agree(signed, c.Trust); (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
+			bad = &Bad{Entry: newest.Size + 1, Reason: Rollback,
+				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
+		}
 	}
 	return bad
 }

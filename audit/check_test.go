@@ -32,7 +32,7 @@ func TestSignedLedger(t *testing.T) {
 	size := len(b.roots) - 1
 	newest := b.cosign(b.cosign(b.sign(size, 1), 1, 1), 1, 2)
 	for seen := 2; seen <= size; seen++ {
-		c := Check{Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, newest, b.cosign(b.cosign(b.sign(seen, 1), 1, 1), 1, 2)}
+		c := Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Newest: newest, Seen: [][]byte{b.cosign(b.cosign(b.sign(seen, 1), 1, 1), 1, 2)}}
 		r := b.verify(c, "")
 		if len(r.Held) != 2 || r.Held[0].Size != uint64(size) || len(r.Held[0].Cosignatures) != 2 || r.Root != b.tree.Root() || r.Held[1].Keys[0] != b.key(1) {
 			t.Fatalf("%+v", r)
@@ -45,7 +45,7 @@ func TestSignedLedger(t *testing.T) {
 	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 1 on are held against no signature") || !strings.Contains(said, "no witness") {
 		t.Errorf("unsigned: %s", said)
 	}
-	r = b.verify(Check{Trust: b.trust(1), Seen: b.cosign(b.sign(4, 1), 1, 1)}, "")
+	r = b.verify(Check{Trust: b.trust(1), Seen: [][]byte{b.cosign(b.sign(4, 1), 1, 1)}}, "")
 	if out, err := json.Marshal(r.Held); err != nil || !strings.HasPrefix(string(out), `[{"origin":"bailey/castle/00000000000000000000000000000001","size":4,"root":"`) ||
 		!strings.Contains(string(out), `"keys":["bailey/castle/00000000000000000000000000000001+b6945d8f+A`) {
 		t.Errorf("%s, %v", out, err)
@@ -65,18 +65,18 @@ func TestAgainstACheckpoint(t *testing.T) {
 	cut := day(t, 1)
 	last := len(cut.segments) - 1
 	cut.segments[last] = cut.segments[last][:bytes.LastIndexByte(cut.segments[last][:len(cut.segments[last])-1], '\n')+1]
-	r := cut.verify(Check{Trust: trust, Seen: kept}, Truncated)
+	r := cut.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Truncated)
 	if r.FirstBad.Entry != uint64(size) {
 		t.Errorf("cut: %v", r.FirstBad)
 	}
 	cut.verify(Check{}, "") // the chain alone does not see it
 	cut.verify(Check{Trust: trust, Newest: kept}, Truncated)
-	cut.verify(Check{Trust: trust, Newest: whole.sign(size-2, 1), Seen: kept}, Rollback)
+	cut.verify(Check{Trust: trust, Newest: whole.sign(size-2, 1), Seen: [][]byte{kept}}, Rollback)
 	cut.segments[last] = append(cut.segments[last], "half a li"...)
-	cut.verify(Check{Trust: trust, Seen: kept}, Truncated)
-	cut.verify(Check{Trust: trust, Seen: whole.sign(3, 1)}, Torn)
+	cut.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Truncated)
+	cut.verify(Check{Trust: trust, Seen: [][]byte{whole.sign(3, 1)}}, Torn)
 
-	whole.verify(Check{Trust: trust, Newest: whole.sign(size-1, 1), Seen: kept}, Rollback) // an old checkpoint is replayed
+	whole.verify(Check{Trust: trust, Newest: whole.sign(size-1, 1), Seen: [][]byte{kept}}, Rollback) // an old checkpoint is replayed
 
 	fork := newBook(t, 1)
 	fork.change(0, 1)
@@ -84,55 +84,55 @@ func TestAgainstACheckpoint(t *testing.T) {
 	for range size {
 		fork.add("x", "{}")
 	}
-	r = fork.verify(Check{Trust: trust, Seen: kept}, Forked)
+	r = fork.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Forked)
 	if r.FirstBad.Entry != uint64(size) {
 		t.Errorf("fork: %v", r.FirstBad)
 	}
-	fork.verify(Check{Trust: trust, Seen: whole.sign(2, 1)}, "") // until there they are one
+	fork.verify(Check{Trust: trust, Seen: [][]byte{whole.sign(2, 1)}}, "") // until there they are one
 
 	other := day(t, 2)
-	other.verify(Check{Trust: Trust{Keys: []Key{whole.key(1), other.key(1)}}, Seen: kept}, Replaced)
+	other.verify(Check{Trust: Trust{Keys: []Key{whole.key(1), other.key(1)}}, Seen: [][]byte{kept}}, Replaced)
 	gone := &book{t: t}
-	gone.verify(Check{Trust: trust, Seen: kept}, Truncated)
+	gone.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Truncated)
 	gone.verify(Check{}, Empty)
 
 	damaged := day(t, 1)
 	damaged.segments[1] = bytes.Replace(damaged.segments[1], []byte("r-2"), []byte("r-9"), 1)
-	damaged.verify(Check{Trust: trust, Seen: kept}, Chain) // what is left of it is what was signed
+	damaged.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Chain) // what is left of it is what was signed
 }
 
 func TestUnsignedCheckpoints(t *testing.T) {
 	b := day(t, 1)
 	kept := b.sign(6, 1)
 	for name, c := range map[string]Check{
-		"no key":                {Seen: kept},
-		"another key":           {Trust: b.trust(2), Seen: kept},
-		"another log's":         {Trust: day(t, 2).trust(1), Seen: kept},
-		"a witness's":           {Trust: Trust{Witnesses: []Key{b.witness(1)}}, Seen: b.cosign(kept, 1, 1)},
-		"a witness as log":      {Trust: Trust{Keys: []Key{b.witness(1)}}, Seen: b.cosign(kept, 1, 1)},
-		"nothing":               {Trust: b.trust(1), Seen: []byte{}},
-		"no signature":          {Trust: b.trust(1), Seen: []byte(b.roots[6].Text() + "\n")},
-		"the text":              {Trust: b.trust(1), Seen: []byte(b.roots[6].Text())},
-		"too long":              {Trust: b.trust(1), Seen: append(kept, bytes.Repeat([]byte("— x AAAAAAA=\n"), MaxNote/15)...)},
-		"another key by then":   {Trust: Trust{Keys: []Key{b.key(1), b.key(2)}}, Seen: b.sign(6, 2)},
-		"a wrong cosignature":   {Trust: Trust{Keys: b.trust(1).Keys, Witnesses: []Key{b.witness(1)}}, Seen: bytes.Replace(b.cosign(kept, 1, 1), []byte("AAAAAA"), []byte("AAAAAB"), 1)},
-		"the same key twice":    {Trust: b.trust(1, 1), Seen: append(kept, kept[bytes.LastIndex(kept, []byte("\n—"))+1:]...)},
-		"a witness in its name": {Trust: b.trust(1), Seen: signAs(t, b, 6)},
-		"another trusted log":   {Trust: Trust{Keys: []Key{b.key(1), day(t, 2).key(1)}}, Seen: signFor(t, day(t, 2), b, 1)},
+		"no key":                {Seen: [][]byte{kept}},
+		"another key":           {Trust: b.trust(2), Seen: [][]byte{kept}},
+		"another log's":         {Trust: day(t, 2).trust(1), Seen: [][]byte{kept}},
+		"a witness's":           {Trust: Trust{Witnesses: []Key{b.witness(1)}}, Seen: [][]byte{b.cosign(kept, 1, 1)}},
+		"a witness as log":      {Trust: Trust{Keys: []Key{b.witness(1)}}, Seen: [][]byte{b.cosign(kept, 1, 1)}},
+		"nothing":               {Trust: b.trust(1), Seen: [][]byte{[]byte{}}},
+		"no signature":          {Trust: b.trust(1), Seen: [][]byte{[]byte(b.roots[6].Text() + "\n")}},
+		"the text":              {Trust: b.trust(1), Seen: [][]byte{[]byte(b.roots[6].Text())}},
+		"too long":              {Trust: b.trust(1), Seen: [][]byte{append(kept, bytes.Repeat([]byte("— x AAAAAAA=\n"), MaxNote/15)...)}},
+		"another key by then":   {Trust: Trust{Keys: []Key{b.key(1), b.key(2)}}, Seen: [][]byte{b.sign(6, 2)}},
+		"a wrong cosignature":   {Trust: Trust{Keys: b.trust(1).Keys, Witnesses: []Key{b.witness(1)}}, Seen: [][]byte{bytes.Replace(b.cosign(kept, 1, 1), []byte("AAAAAA"), []byte("AAAAAB"), 1)}},
+		"the same key twice":    {Trust: b.trust(1, 1), Seen: [][]byte{append(kept, kept[bytes.LastIndex(kept, []byte("\n—"))+1:]...)}},
+		"a witness in its name": {Trust: b.trust(1), Seen: [][]byte{signAs(t, b, 6)}},
+		"another trusted log":   {Trust: Trust{Keys: []Key{b.key(1), day(t, 2).key(1)}}, Seen: [][]byte{signFor(t, day(t, 2), b, 1)}},
 	} {
 		t.Run(name, func(t *testing.T) { b.t = t; b.verify(c, Unsigned) })
 	}
 	b.t = t
-	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}, Seen: kept}, Unwitnessed)
+	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}, Seen: [][]byte{kept}}, Unwitnessed)
 	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1)}, 1}}, Unwitnessed)
-	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Seen: b.cosign(kept, 1, 2)}, Unwitnessed)
+	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}, Seen: [][]byte{b.cosign(kept, 1, 2)}}, Unwitnessed)
 	twin, err := WitnessKey("witness.example/twin", private(101).Public().(ed25519.PublicKey))
 	do(t, err)
 	by, err := NewCosigner(twin.Name(), private(101), func() time.Time { return time.Unix(7, 0) })
 	do(t, err)
 	two, err := Cosign(b.cosign(kept, 1, 1), b.trust(1), Checkpoint{}, nil, by)
 	do(t, err)
-	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), twin}, 2}, Seen: two}, Unwitnessed)
+	b.verify(Check{Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), twin}, 2}, Seen: [][]byte{two}}, Unwitnessed)
 }
 
 // signAs returns a checkpoint that only a witness signed, under the log's name.
@@ -256,7 +256,7 @@ func TestKeyRotation(t *testing.T) {
 		"second, after its time":       {b.sign(size, 2), b.trust(1), Unsigned},
 		"a stranger":                   {b.sign(size, 4), b.trust(1), Unsigned},
 	} {
-		t.Run(name, func(t *testing.T) { b.t = t; b.verify(Check{Trust: c.trust, Seen: c.seen}, c.want) })
+		t.Run(name, func(t *testing.T) { b.t = t; b.verify(Check{Trust: c.trust, Seen: [][]byte{c.seen}}, c.want) })
 	}
 	for name, forge := range map[string]func(b *book){
 		"not by the one before":   func(b *book) { b.change(3, 2) },

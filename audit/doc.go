@@ -119,6 +119,9 @@
 // signature by a key that is known makes it none; those by keys that are not known count for nothing. A key under
 // two names is one witness.
 //
+// A witness is asked (c2sp.org/tlog-witness, add-checkpoint) with a [Request]: the line "old N", N being the size that it
+// saw last; the proof of consistency with that, a hash in base64 on each line; an empty line; the signed checkpoint.
+//
 // # Keys
 //
 // An entry of kind "key" says with which key the log signs from that entry on: a tree of that many entries or

@@ -108,7 +108,7 @@ func Example_checkpoint() {
 	}
 	fmt.Println(string(note) == signed, err)
 	cut := ledger[:strings.Index(ledger, `{"hash":"3bae`)]
-	report, err = audit.Check{Trust: trust, Seen: note}.Verify(strings.NewReader(cut))
+	report, err = audit.Check{Trust: trust, Seen: [][]byte{note}}.Verify(strings.NewReader(cut))
 	fmt.Println(report.FirstBad, err)
 	// Output:
 	// bailey/castle/000102030405060708090a0b0c0d0e0f

@@ -100,6 +100,9 @@ func (k Key) material() []byte { return append([]byte{k.kind}, k.public[:]...) }
 // Name returns the key's name: of a log, its origin.
 func (k Key) Name() string { return k.name }
 
+// Public returns the public half.
+func (k Key) Public() ed25519.PublicKey { return ed25519.PublicKey(k.public[:]) }
+
 // Witness tells whether the key is a witness's.
 func (k Key) Witness() bool { return k.kind == typeWitness }
 

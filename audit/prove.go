@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -43,8 +42,7 @@ func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, er
 // Prove reads a ledger's segments and returns the portable receipt of the entries numbered seqs, ascending,
 // under a signed checkpoint of that ledger, whose signature it does not look at.
 func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error) {
-	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
-	c, err := ParseCheckpoint(string(text) + "\n")
+	c, err := ReadCheckpoint(signed)
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -112,6 +112,15 @@ func (k *Keys) Last() (Key, bool) {
 	return k.changes[len(k.changes)-1].key, true
 }
 
+// All returns the keys in the order in which they were announced.
+func (k *Keys) All() []Key {
+	var list []Key
+	for _, c := range k.changes {
+		list = append(list, c.key)
+	}
+	return list
+}
+
 // at returns the key that signs a tree of that size, when one was announced by then.
 func (k *Keys) at(size uint64) (Key, bool) {
 	for i := len(k.changes) - 1; i >= 0; i-- {

@@ -96,7 +96,11 @@ func (c signedCase) run(t *testing.T, files map[string][]byte) (Reason, bool) {
 	for _, name := range c.Ledger {
 		segments = append(segments, files[name])
 	}
-	r, err := Check{trust, files[c.Newest], files[c.Seen]}.Verify(readers(segments...)...)
+	check := Check{Trust: trust, Newest: files[c.Newest]}
+	if c.Seen != "" {
+		check.Seen = [][]byte{files[c.Seen]}
+	}
+	r, err := check.Verify(readers(segments...)...)
 	do(t, err)
 	if r.FirstBad != nil {
 		return r.FirstBad.Reason, r.OK

@@ -234,7 +234,7 @@ def parts(line):
     return frame, entry
 
 
-def opened(note, ledger, args):
+def opened(note, ledger, args, quorum):
     """Verifies a signed checkpoint: its origin, size, root, the log's keys and the witnesses that signed it."""
     keys = [Key(k) for k in args.key]
     for (_, old), (_, key) in zip(ledger.keys, ledger.keys[1:]):
@@ -260,13 +260,13 @@ def opened(note, ledger, args):
     except ValueError as why:
         raise Against("signature: the checkpoint: %s" % why) from None
     witnesses = {k.raw for k in signed if k.witness}
-    need(len(witnesses) >= args.quorum, "unwitnessed: %d of %d witnesses" % (len(witnesses), args.quorum), Against)
+    need(len(witnesses) >= quorum, "unwitnessed: %d of %d witnesses" % (len(witnesses), quorum), Against)
     return form[2], int(form[3]), root, logs, len(witnesses)
 
 
-def agree(note, ledger, args):
+def agree(note, ledger, args, quorum):
     """Holds the ledger against one signed checkpoint and returns its size, its words, and whether the ledger is too short."""
-    name, size, root, logs, witnesses = opened(note, ledger, args)
+    name, size, root, logs, witnesses = opened(note, ledger, args, quorum)
     need(ledger.seq == 0 or name == ledger.name, "replaced: this ledger is %s, the checkpoint of %s" % (ledger.name, name), Against)
     if size > ledger.seq or ledger.seq == 0:
         return size, "truncated: %d entries were signed and %d are left" % (size, ledger.seq), True
@@ -281,7 +281,8 @@ def against(ledger, args):
     for which, name in (("newest", args.newest), ("seen", args.seen)):
         if name is None:
             continue
-        size, words, short = agree(pathlib.Path(name).read_bytes(), ledger, args)
+        size, words, short = agree(pathlib.Path(name).read_bytes(), ledger, args,
+                                   0 if which == "newest" and args.seen else args.quorum)
         if which == "newest":
             newest = size
         elif newest is not None and newest < size:
@@ -338,7 +339,7 @@ def receipt_holds(args):
         shown.append("%d %s" % (seq, kind))
         proved.append((one[3], seq, [bytes.fromhex(h.decode()) for h in one[2].split()]))
     need(intents == 1 and len(ledger.plans) < 2, "a receipt holds one intent and one plan")
-    name, size, root, logs, witnesses = opened(note, ledger, args)
+    name, size, root, logs, witnesses = opened(note, ledger, args, args.quorum)
     for line, seq, proof in proved:
         included(line, seq, size, root, proof)
     need(not ledger.keys or ledger.keys[-1][1].text in [k.text for k in logs], "signature: that key was not the log's", Against)

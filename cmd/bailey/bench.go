@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 )
@@ -62,7 +63,7 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	times := map[string][]time.Duration{}
 	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: jail.Bare}
 	defer s.close()
-	if _, err := s.spine(gateway.Home(dir), func(stage string, took time.Duration) { times[stage] = append(times[stage], took) }); err != nil {
+	if _, err := s.spine(gateway.Home(dir), func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
 		return benchRows{}, err
 	}
 	program, err := exec.LookPath("echo")

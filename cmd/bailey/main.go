@@ -143,7 +143,7 @@ func (a *app) root() *cobra.Command {
 		return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.doctorVerb())
+		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	return root
 }

@@ -114,6 +114,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[jailRunEvent] = s.jailRun
 	acts[repinAct] = s.repin
 	acts[forgetAct] = s.forget
+	acts[rotateAct] = s.rotate
 	return acts
 }
 

@@ -15,6 +15,7 @@ import (
 const (
 	noWait   = syscall.O_NONBLOCK
 	noFollow = syscall.O_NOFOLLOW
+	tooWide  = 0o077 // bits of a mode that let others at a file
 )
 
 // detach puts a gateway into a session of its own and gives it the descriptor ready, as the number it returns.

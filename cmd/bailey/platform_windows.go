@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// There is nothing to ask for: pipes have no names in directories, and openers look at links by themselves.
-const noWait, noFollow = 0, 0
+// There is nothing to ask for: pipes have no names in directories, and openers look at links by themselves. Modes say nothing.
+const noWait, noFollow, tooWide = 0, 0, 0
 
 // detach lets a gateway live without the client's console and gives it the handle ready, as the number it returns.
 func detach(cmd *exec.Cmd, ready *os.File) (string, error) {

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,6 +33,7 @@ import (
 type stack struct {
 	ledger  *ledger.Log
 	index   *ledger.Index
+	notary  *ledger.Notary
 	catalog *pack.Catalog
 	policy  *policy.Engine
 	queue   *approve.Queue
@@ -46,6 +51,9 @@ type stack struct {
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
+	meter      gateway.Meter
+	tracer     *gateway.Tracer // nil: nobody asked for spans
+	traces     *os.File
 	bare       bool // the platform has no cage
 	since      time.Time
 }
@@ -64,7 +72,10 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.unlock, err = home.Own(); err != nil {
 		return s, err
 	}
-	if s.workspaces, err = s.spine(home, nil); err != nil {
+	if s.tracer, s.traces, err = openTracer(os.Getenv(traceEnv), log); err != nil {
+		return s, err
+	}
+	if s.workspaces, err = s.spine(home, s.observe); err != nil {
 		return s, err
 	}
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.ledger.Note, s.pins.Learn, log); err != nil {
@@ -80,19 +91,25 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	}
 	return s, s.ledger.Note(ctx, "gateway.start", map[string]any{
 		"version": version, "pid": os.Getpid(), "policy": s.policy.Digest(), "packs": s.packs(),
+		"manifests": s.manifests(), "settings": s.desk.settings.Digest(),
 	})
 }
 
 // spine wires the gate and what it stands on: the packs and the policy that ship, unless there are others already.
-// observe may be nil.
-func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*gateway.Workspaces, error) {
+// observe learns of each stage.
+func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log}); err != nil {
+	signed, err := newest(home)
+	if err != nil {
 		return nil, err
 	}
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log, Newest: signed}); err != nil {
+		return nil, err
+	}
+	s.notary = openNotary(home, s.ledger, signed)
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.log})
 	if s.catalog == nil {
 		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
@@ -113,11 +130,12 @@ func (s *stack) spine(home gateway.Home, observe func(string, time.Duration)) (*
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
+	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
 	s.queue = approve.New(approve.Config{Note: s.ledger.Note, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.live.Ledger(s.ledger), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
+		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
 		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
@@ -138,6 +156,17 @@ func actions(c *pack.Catalog) []policy.Action {
 		})
 	}
 	return list
+}
+
+// manifests is one digest for all that can be called: SHA-256, hex, over a line for each capability with its manifest's.
+func (s *stack) manifests() string {
+	var lines []string
+	for _, m := range s.catalog.All() {
+		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:])
 }
 
 func (s *stack) packs() []string {
@@ -183,6 +212,11 @@ func (s *stack) close() {
 	if s.ledger != nil {
 		if err := s.ledger.Close(); err != nil {
 			s.log.Error("closing the ledger", "err", err)
+		}
+	}
+	if s.traces != nil {
+		if err := s.traces.Close(); err != nil {
+			s.log.Warn("closing the spans", "err", err)
 		}
 	}
 	if s.unlock != nil {
@@ -243,7 +277,9 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"search":  s.search,
 		keptLook:  s.keptSession,
 		"changes": s.changes,
-		"status":  s.status,
+		"status":     s.status,
+		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
+		"metrics": s.metrics,
 	}
 }
 

@@ -55,7 +55,7 @@ func (g *Gate) begin(call bailey.Call) *course {
 
 func (c *course) timed(stage string, ctx context.Context, do func(context.Context) error) error {
 	start := time.Now()
-	defer func() { c.Observe(stage, time.Since(start)) }()
+	defer func() { c.Observe(Step{c.receipt, stage, start, time.Since(start)}) }()
 	return do(ctx)
 }
 

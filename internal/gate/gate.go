@@ -101,7 +101,15 @@ type Config struct {
 	Host     string
 	Log      *slog.Logger
 	// Observe, when set, learns how long each stage of a call took.
-	Observe func(stage string, took time.Duration)
+	Observe func(Step)
+}
+
+// Step is a stage of a call that was walked, or left with an error. The first is "intent", the last "outcome".
+type Step struct {
+	Receipt bailey.ReceiptID
+	Stage   string
+	Start   time.Time
+	Took    time.Duration
 }
 
 // Gate carries calls. It is safe for concurrent use.
@@ -125,7 +133,7 @@ func New(c Config) (*Gate, error) {
 		}
 	}
 	if c.Observe == nil {
-		c.Observe = func(string, time.Duration) {}
+		c.Observe = func(Step) {}
 	}
 	return &Gate{c}, nil
 }

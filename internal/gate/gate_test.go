@@ -89,17 +89,21 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 				return bailey.Exit{Code: bailey.NeverRan}, errBroken
 			}
 		}, status: bailey.Failed},
-		"caller went away": {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
-		"tool fails":       {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
-		"time is up":       {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
-		"post hook breaks": {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
-		"panic in restore": {set: func(w *world) { w.panicAt = "restore" }, status: bailey.Failed},
-		"panic in plan":    {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
-		"panic in decide":  {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
-		"panic in pre":     {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
-		"panic in lend":    {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
-		"panic in run":     {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
-		"panic in post":    {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
+		"ok":                   {status: bailey.OK, runs: true},
+		"killed while asking":  {set: func(w *world) { ask(w); w.askErr = context.Canceled }, status: bailey.Killed},
+		"killed while lending": {set: func(w *world) { w.lendErr = context.Canceled }, status: bailey.Killed},
+		"killed by a deadline": {set: func(w *world) { w.runErr = context.DeadlineExceeded }, status: bailey.Killed, runs: true},
+		"caller went away":     {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
+		"tool fails":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
+		"time is up":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
+		"post hook breaks":     {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
+		"panic in restore":     {set: func(w *world) { w.panicAt = "restore" }, status: bailey.Failed},
+		"panic in plan":        {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
+		"panic in decide":      {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
+		"panic in pre":         {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
+		"panic in lend":        {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
+		"panic in run":         {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
+		"panic in post":        {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, in := newWorld(t), call()
@@ -128,6 +132,30 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 				t.Errorf("the run was closed %d times", w.closed)
 			}
 		})
+	}
+}
+
+// TestSteps: every stage that was walked is told of, with its receipt, from the intent to the outcome.
+func TestSteps(t *testing.T) {
+	for denied, want := range map[bool][]string{
+		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "lend", "run", "post hooks", "outcome"},
+		true:  {"intent", "lookup", "restore", "check", "decide", "outcome"},
+	} {
+		w := newWorld(t)
+		if denied {
+			w.decide = func(int, bailey.Request) (d bailey.Decision) { return }
+		}
+		g := w.gate()
+		var stages []string
+		g.Observe = func(s Step) {
+			if stages = append(stages, s.Stage); s.Start.IsZero() || s.Took < 0 || len(w.intents) > 0 && s.Receipt != w.intents[0].Receipt {
+				t.Errorf("%+v", s)
+			}
+		}
+		g.Do(t.Context(), call())
+		if !slices.Equal(stages, want) {
+			t.Errorf("denied %v: %v, want %v", denied, stages, want)
+		}
 	}
 }
 

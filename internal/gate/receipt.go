@@ -50,7 +50,7 @@ func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Resu
 	o := c.outcome()
 	start := time.Now()
 	err := seal(o)
-	c.Observe("outcome", time.Since(start))
+	c.Observe(Step{c.receipt, "outcome", start, time.Since(start)})
 	if err != nil {
 		return c.notDurable(err)
 	}

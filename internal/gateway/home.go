@@ -20,6 +20,8 @@ import (
 //	settings.yaml   workspaces and redaction; see Settings
 //	ledger/         00000001.jsonl …
 //	index.db        finds receipts; may be deleted
+//	checkpoint      the one that the ledger's key signed last
+//	keys/           the private keys that sign for the ledger
 type Home string
 
 func (h Home) Socket() string    { return filepath.Join(string(h), "gateway.sock") }
@@ -28,6 +30,14 @@ func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock")
 func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
 func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
 func (h Home) Index() string     { return filepath.Join(string(h), "index.db") }
+
+func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
+
+// CheckpointName is the name of the newest checkpoint's file in the home: beside the ledger, so that who puts an older
+// ledger back has to put that back as well.
+const CheckpointName = "checkpoint"
+
+func (h Home) Checkpoint() string { return h.path(CheckpointName) }
 
 func (h Home) path(name string) string { return filepath.Join(string(h), name) }
 

@@ -43,6 +43,7 @@ type Limit struct {
 	buckets map[principal]*bucket // guarded by mu
 	closed  bool                  // guarded by mu
 	writing sync.WaitGroup        // writes that are due or under way
+	total   uint64                // calls refused; guarded by mu
 }
 
 type principal struct{ agent, person string }
@@ -104,10 +105,18 @@ func (l *Limit) take(p principal) bool {
 	if b.refused.Calls == 0 {
 		b.refused = Suppressed{Agent: p.agent, Person: p.person, From: now.UTC()}
 	}
+	l.total++
 	b.refused.Calls++
 	b.refused.To = now.UTC()
 	l.schedule(b)
 	return false
+}
+
+// Refused returns how many calls were refused so far.
+func (l *Limit) Refused() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
 }
 
 // bucket returns the principal's bucket, and under which name.

@@ -14,6 +14,9 @@ import (
 
 // Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
 type Redaction struct {
+	// Tell, when set, learns the category of each token that is made in a tool's output.
+	Tell func(category string)
+
 	inForce atomic.Pointer[redact.Rules] // nil: what is built in
 	mu      sync.Mutex
 	tables  map[bailey.SessionID]*redact.Table // guarded by mu
@@ -88,7 +91,11 @@ func (r *Redaction) Text(id bailey.SessionID, s string) string {
 
 // Writer redacts on the way to w.
 func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWriter {
-	return r.table(id).Writer(w)
+	out := r.table(id).Writer(w)
+	if r.Tell != nil {
+		out.Tell(func(f redact.Finding) { r.Tell(f.Category) })
+	}
+	return out
 }
 
 // Again redacts what a hook made of redacted output. The session's tokens in it stay what they are.

@@ -194,6 +194,13 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	return st, nil
 }
 
+// Digest is that of the settings in use, "" where nobody applied any.
+func (s *Settings) Digest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.applied.Digest
+}
+
 // Apply makes text the settings, durably, and uses them from the next call on. text nil keeps the file
 // as it is. base is the digest of the file that the operator was shown: another one by now is a Conflict.
 func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Applied) (Applied, error) {

@@ -162,8 +162,7 @@ func (l *Log) flush() {
 	l.rotate()
 	g := l.take()
 	l.commit(g)
-	w := &l.writer
-	l.durable.Store(&position{w.number, w.size})
+	l.durable.Store(l.writer.position())
 	close(g.done)
 	g.clear()
 	if cap(g.lines) > spareBytes {

@@ -26,7 +26,7 @@ func bodied(t *testing.T, l *Log, input, output string) bailey.Receipt {
 	if err != nil || len(list) != 1 || list[0].Outcome == nil {
 		t.Fatalf("%v %v", list, err)
 	}
-	return list[0]
+	return list[0].Receipt
 }
 
 func blob(dir string, r bailey.Receipt, part string) string {

@@ -30,7 +30,7 @@ func kept(t *testing.T, dir string) audit.Check {
 	do(t, err)
 	signed, err := audit.Checkpoint{Origin: name, Size: r.Entries, Root: r.Root}.Sign(audit.Checkpoint{}, nil, by)
 	do(t, err)
-	return audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: signed}
+	return audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: [][]byte{signed}}
 }
 
 // held holds the ledger in dir against a checkpoint and wants the reason, "" for a yes.
@@ -175,7 +175,7 @@ func TestDiskRestored(t *testing.T) {
 	}
 	held(t, dir, c, audit.Truncated)
 	newest := kept(t, dir)
-	held(t, dir, audit.Check{Trust: c.Trust, Newest: newest.Seen, Seen: c.Seen}, audit.Rollback)
+	held(t, dir, audit.Check{Trust: c.Trust, Newest: newest.Seen[0], Seen: c.Seen}, audit.Rollback)
 	rotated(t, dir, 9)
 	verified(t, dir)
 	held(t, dir, c, audit.Forked)

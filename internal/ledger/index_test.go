@@ -103,7 +103,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	random := rand.New(rand.NewPCG(7, 7))
 	some := 0
 	for range questions {
-		f := anyFilter(random, x.ledger.writer.head.Seq)
+		f := anyFilter(random, x.ledger.writer.end.head.Seq)
 		do(t, f.check())
 		got, err := x.find(context.Background(), f)
 		if err != nil {
@@ -317,7 +317,7 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	}})
 	varied(t, l, 10, 1)
 	x := indexed(t, l, &said{})
-	before := l.writer.head
+	before := l.writer.end.head
 	armed = true
 	done := make(chan error, 1)
 	go func() { done <- l.Note(context.Background(), "note", nil) }()

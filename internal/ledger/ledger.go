@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/audit"
 )
 
 // Config is what a Log is opened with. Dir has to be set; every other zero field is safe.
@@ -69,6 +70,9 @@ type Config struct {
 	// Retention is how long bodies are kept in blobs/; 0 is 30 days. NoOutput keeps none of what tools write.
 	Retention time.Duration
 	NoOutput  bool
+	// Newest is the checkpoint that was signed last ([Notary]): a ledger that does not hold what it names is refused. nil
+	// is none.
+	Newest []byte
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.
@@ -96,10 +100,11 @@ type Log struct {
 	writer  writer                   // owned by the writer's goroutine once New has returned
 }
 
-// position is a place in the ledger: a segment, counted from 1, and a byte in it.
+// position is a place in the ledger: a segment, counted from 1, a byte in it, and the tree over the entries up to there.
 type position struct {
 	segment int
 	bytes   int64
+	tree    audit.Tree
 }
 
 // New opens the ledger in c.Dir, or begins one, and holds it against every other writer until Close.

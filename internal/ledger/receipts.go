@@ -47,17 +47,27 @@ func (l *Log) scanFor(f Filter) (Page, error) {
 	return found.finish()
 }
 
+// Extent returns how many entries are durable, in how many segments and bytes.
+func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
+	files, err := l.dir.files()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer closeAll(files)
+	at := l.durable.Load()
+	for _, f := range files[:min(len(files), at.segment-1)] {
+		st, err := f.Stat()
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		bytes += st.Size()
+	}
+	return at.tree.Size(), at.segment, bytes + at.bytes, nil
+}
+
 // upToDurable bounds the segments to what the writer has answered for.
 func (l *Log) upToDurable(files []*os.File) []io.Reader {
-	at := l.durable.Load()
-	readers := make([]io.Reader, min(len(files), at.segment))
-	for i := range readers {
-		readers[i] = files[i]
-		if i+1 == at.segment {
-			readers[i] = io.LimitReader(files[i], at.bytes)
-		}
-	}
-	return readers
+	return upTo(files, l.durable.Load())
 }
 
 // files opens every segment for reading; there is at least one.

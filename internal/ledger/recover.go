@@ -80,11 +80,15 @@ func (l *Log) recover(names []string, c Config) error {
 	if err != nil {
 		return err
 	}
-	recorded, err := l.verify(start)
+	newest, err := readPledge(c.Newest)
 	if err != nil {
 		return err
 	}
-	l.durable.Store(&position{w.number, w.size})
+	recorded, err := l.verify(start, &newest, names)
+	if err != nil {
+		return err
+	}
+	l.durable.Store(w.position())
 	if err := l.recordRepairs(recorded, start.Size); err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func (l *Log) recover(names []string, c Config) error {
 
 // verify reads the last segment, sets the writer behind its last good entry, and returns the repairs
 // that are on record in it.
-func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
+func (l *Log) verify(start audit.Start, newest *pledge, names []string) (recorded map[string]bool, err error) {
 	w := &l.writer
 	state, err := start.State()
 	if err != nil {
@@ -110,7 +114,7 @@ func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", w.file.Name(), err)
 	}
-	recorded, err = l.scan(io.NewSectionReader(w.file, 0, size), &state)
+	recorded, err = l.scan(io.NewSectionReader(w.file, 0, size), &state, newest)
 	l.chain.head, l.chain.tree = state.Head, state.Tree
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
@@ -118,6 +122,12 @@ func (l *Log) verify(start audit.Start) (recorded map[string]bool, err error) {
 		if bad.Reason != audit.Torn || bad.Offset == 0 {
 			return nil, damaged(l.dir.path, bad)
 		}
+		err = nil
+	}
+	if err == nil {
+		err = l.hold(newest, state.Head, names)
+	}
+	if err == nil && bad != nil {
 		err = l.cut(bad.Offset, size)
 		size = bad.Offset
 	}
@@ -131,7 +141,7 @@ func damaged(path string, bad *audit.Bad) error {
 }
 
 // scan takes the last segment's entries into account.
-func (l *Log) scan(r io.Reader, state *audit.State) (recorded map[string]bool, err error) {
+func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
 	begins := l.writer.number > 1
 	for e, err := range audit.Scan(r, state.Head) {
@@ -142,6 +152,7 @@ func (l *Log) scan(r io.Reader, state *audit.State) (recorded map[string]bool, e
 			return nil, bad
 		}
 		begins = false
+		newest.reach(&state.Tree)
 		if err := l.learn(e, recorded); err != nil {
 			return nil, err
 		}

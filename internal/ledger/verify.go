@@ -25,10 +25,14 @@ const settle = 200 * time.Millisecond
 
 // Verify verifies the ledger in dir without opening it for writing, whether or not somebody else has. A
 // missing ledger is a report that is not in order; a directory or file that is refused, an error.
-func Verify(dir string) (audit.Report, error) {
+func Verify(dir string) (audit.Report, error) { return VerifyAgainst(dir, audit.Check{}) }
+
+// VerifyAgainst is Verify, and holds the ledger against checkpoints too. They are read before the ledger is: one that
+// grows meanwhile holds them still.
+func VerifyAgainst(dir string, c audit.Check) (audit.Report, error) {
 	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return audit.Verify()
+		return c.Verify()
 	}
 	if err != nil {
 		return audit.Report{}, err
@@ -36,7 +40,7 @@ func Verify(dir string) (audit.Report, error) {
 	defer d.Close()
 	// While a group is being written its last line may be there in part. A tail is torn when it stays.
 	for last := int64(-1); ; time.Sleep(settle) {
-		report, err := d.verify()
+		report, err := d.verify(c)
 		if err != nil || report.OK || report.FirstBad.Reason != audit.Torn || report.FirstBad.Offset == last {
 			return report, err
 		}
@@ -44,10 +48,10 @@ func Verify(dir string) (audit.Report, error) {
 	}
 }
 
-func (d *directory) verify() (audit.Report, error) {
+func (d *directory) verify(c audit.Check) (audit.Report, error) {
 	names, err := d.segments()
 	if err != nil || len(names) == 0 {
-		report, _ := audit.Verify()
+		report, _ := c.Verify()
 		return report, err
 	}
 	files, err := d.files()
@@ -59,7 +63,7 @@ func (d *directory) verify() (audit.Report, error) {
 	for i, f := range files {
 		readers[i] = bounded(f)
 	}
-	return audit.Verify(readers...)
+	return c.Verify(readers...)
 }
 
 // bounded reads f up to the length it has now.

@@ -52,6 +52,9 @@ func (w *writer) alive() {
 	}
 }
 
+// position is where what is durable ends.
+func (w *writer) position() *position { return &position{w.number, w.size, w.end.tree} }
+
 // reserve makes sure that the group fits and that behind it every open intent has its slot.
 func (w *writer) reserve(g *group) error {
 	need := w.size + int64(len(g.lines)) + int64(g.open)*slot

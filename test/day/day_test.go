@@ -46,6 +46,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
 		{"the user asks another model about a log", d.paste},
+		{"a checkpoint is kept elsewhere", d.keep},
 		{"the gateway is killed between calls", d.killedBetween},
 		{"the gateway is killed in mid-call", d.killedWithin},
 		{"the gateway is killed at any moment", d.killedAnywhere},
@@ -68,6 +69,8 @@ type day struct {
 	attempt int    // each reading of the history asks for another number of commits: so the ledger tells them apart
 	want    []string
 	lost    map[string]bool // attempts whose result the gateway took with it
+	log     string          // the public key of the log, as the outsider was given it
+	morning string          // a checkpoint of the morning, as the outsider kept it
 }
 
 // What the project holds and the model may not learn.

@@ -162,6 +162,13 @@ func (u *user) write(path, text string) {
 	}
 }
 
+// give puts a file into the user's home and returns its path.
+func (u *user) give(name, text string) string {
+	path := filepath.Join(u.home, name)
+	u.write(path, text)
+	return path
+}
+
 func (u *user) ledger() string { return filepath.Join(u.home, ".bailey", "ledger") }
 
 // gateway is the number of the living gateway's process, as docs/operations.md says to find it, or 0.

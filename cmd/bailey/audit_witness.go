@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/ledger"
+)
+
+// witnessing is what the flags of audit witness say.
+type witnessing struct {
+	name, file, seen  string
+	keys              []string
+	listen, cert, key string
+	show              bool
+}
+
+func (a *app) auditWitnessVerb() *cobra.Command {
+	var v witnessing
+	cmd := &cobra.Command{
+		Use: "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]", Short: "Cosign checkpoints of logs on other machines",
+		Long: `Be a witness (c2sp.org/tlog-witness): cosign a log's checkpoint when it goes on from what was seen of that log last, and never
+one that has fewer entries or others. Run it where who can write the log cannot.
+
+REQUEST is what bailey audit checkpoint --since N printed; the checkpoint is printed with the cosignature. With --listen it
+answers POST /add-checkpoint instead, on a loopback address, or with a certificate anywhere. What was seen is in the file
+--seen before anybody gets a signature: a witness that lost it needs another key. The key is made at first use, in a
+directory of mode 0700. It needs no gateway and no home.`,
+		Example: "  bailey audit witness --name witness.example/w --key-file w/key --seen w/seen --key KEY --listen 127.0.0.1:7070",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, key, err := v.open()
+			switch {
+			case err != nil:
+				return err
+			case v.show:
+				return a.shownKey(key)
+			case v.listen != "":
+				return serveWitness(cmd.Context(), w, v.listen, v.cert, v.key, func(at net.Addr) {
+					fmt.Fprintf(a.stderr, "bailey: witness %s listens on %s\n", key, at)
+				})
+			case len(args) == 1:
+				return a.cosignFile(w, args[0])
+			}
+			return &bailey.Error{Kind: bailey.Invalid, Message: "a witness is given a request, or listens", Hint: "name the file that bailey audit checkpoint --since N printed, or give --listen"}
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&v.name, "name", "", "the witness's `name`, such as a host and path that are yours")
+	f.StringVar(&v.file, "key-file", "", "its private key, a `file`; made when missing")
+	f.StringVar(&v.seen, "seen", "", "the `file` of what it saw last")
+	f.StringArrayVar(&v.keys, "key", nil, "the `key` of a log; may be repeated")
+	f.StringVar(&v.listen, "listen", "", "the `address` to listen on")
+	f.StringVar(&v.cert, "tls-cert", "", "a certificate, PEM `file`")
+	f.StringVar(&v.key, "tls-key", "", "its key, PEM `file`")
+	f.BoolVar(&v.show, "show", false, "print the witness's public key, for auditors")
+	return cmd
+}
+
+func (v witnessing) open() (*witness, audit.Key, error) {
+	var none audit.Key
+	if v.name == "" || v.file == "" || v.seen == "" && !v.show || (v.cert == "") != (v.key == "") {
+		return nil, none, &bailey.Error{Kind: bailey.Invalid, Message: "a witness has a name, a key's file and a file of what it saw; a certificate has a key",
+			Hint: "bailey audit witness --name NAME --key-file FILE --seen FILE --key KEY"}
+	}
+	keys, err := parseKeys("--key", v.keys, false)
+	if err != nil {
+		return nil, none, err
+	}
+	private, err := ledger.KeyFiles{Dir: filepath.Dir(v.file)}.Named(filepath.Base(v.file))
+	if err != nil {
+		return nil, none, err
+	}
+	by, err := audit.NewCosigner(v.name, private, time.Now)
+	if err != nil {
+		return nil, none, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "give --name another name"}
+	}
+	key, err := audit.WitnessKey(v.name, ledger.PublicOf(private))
+	if err != nil || v.show {
+		return nil, key, err
+	}
+	w, err := openWitness(v.seen, audit.Trust{Keys: keys}, by)
+	return w, key, err
+}
+
+func (a *app) shownKey(key audit.Key) error {
+	if a.json {
+		return a.print(keyReply{OK: true, Key: key})
+	}
+	_, err := fmt.Fprintln(a.stdout, key)
+	return err
+}
+
+func (a *app) cosignFile(w *witness, name string) error {
+	text, err := readBounded(name, audit.MaxRequest)
+	if err != nil {
+		return unread(name, err)
+	}
+	lines, err := w.add(text)
+	if err != nil {
+		return declined(err)
+	}
+	r, err := audit.ParseRequest(text) // it was read
+	if err != nil {
+		return err
+	}
+	both := string(r.Checkpoint) + string(lines)
+	if a.json {
+		return a.print(map[string]any{"ok": true, "signed": both})
+	}
+	_, err = fmt.Fprint(a.stdout, both)
+	return err
+}
+
+// declined gives a refusal its kind and its cure.
+func declined(err error) error {
+	if bailey.HintOf(err) != "" {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Conflict, Message: "not cosigned: " + err.Error(), Err: err, Hint: "give --since what the witness saw, and the witness --key of the log; keep what was refused"}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
+)
+
+// metricsReply is what the gateway answers: Prometheus' text format.
+type metricsReply struct {
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+}
+
+func (a *app) metricsVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "metrics", Short: "Print the running gateway's metrics for Prometheus",
+		Long: `Print what the running gateway counted, in Prometheus' text format: calls by status and class, how long their stages took, the
+ledger's size, open calls, sessions, calls that were suppressed, redactions by category. It starts no gateway and opens no
+port: node_exporter's textfile collector takes the output of a timer.`,
+		Example: "  bailey metrics > metrics.new && mv metrics.new /var/lib/node_exporter/bailey.prom",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			var r metricsReply
+			if err := (&gateway.Client{Home: home}).Look(cmd.Context(), gateway.Query{Verb: "metrics"}, &r); err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(r)
+			}
+			_, err = fmt.Fprint(a.stdout, r.Text)
+			return err
+		},
+	}
+}
+
+// metrics is a look.
+func (s *stack) metrics(context.Context, gateway.Query, bailey.Call) (any, error) {
+	entries, segments, bytes, err := s.ledger.Extent()
+	if err != nil {
+		return nil, err
+	}
+	calls, sessions := s.live.Now()
+	var out strings.Builder
+	err = s.meter.Write(&out, gateway.Gauges{Entries: entries, Segments: uint64(segments), Bytes: uint64(bytes),
+		Open: len(calls), Sessions: len(sessions), Suppressed: s.limit.Refused()})
+	return metricsReply{OK: err == nil, Text: out.String()}, err
+}
+
+// watched is the ledger as the gate sees it: whatever passes is live, counted and traced.
+func (s *stack) watched() gate.Ledger {
+	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.class)))
+}
+
+// class is a capability's side effect.
+func (s *stack) class(id bailey.CapabilityID) string {
+	m, err := s.catalog.Lookup(id)
+	if err != nil {
+		return "unknown"
+	}
+	return string(m.SideEffect)
+}
+
+// observe learns of each stage of a call.
+func (s *stack) observe(step gate.Step) {
+	s.meter.Stage(step.Stage, step.Took)
+	s.tracer.Step(step)
+}
+
+// traceEnv names the file that the spans of calls are written to. It counts for a gateway in the foreground alone: whoever
+// makes the first call must not choose it.
+const traceEnv = "BAILEY_TRACE"
+
+// openTracer opens the file that the environment names; nil is none.
+func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error) {
+	if name == "" {
+		return nil, nil, nil
+	}
+	refused := func(err error) error {
+		return &bailey.Error{Kind: bailey.Invalid, Message: traceEnv + " names " + shown(name) + ", which takes no spans", Err: err,
+			Hint: "name an absolute path: a file that is missing, or regular and 0600"}
+	}
+	if !filepath.IsAbs(name) {
+		return nil, nil, refused(errors.New("it is no absolute path"))
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow|noWait, 0o600)
+	if err != nil {
+		return nil, nil, refused(err)
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&tooWide != 0) {
+		err = fmt.Errorf("it is %v", info.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, refused(err)
+	}
+	return gateway.NewTracer(f, log), f, nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/gateway"
+)
+
+// witness cosigns checkpoints of the logs whose keys it was given. What it saw last of each stands in a file, durably, before
+// anybody gets its signature: it never cosigns less than before, nor two that do not go on from each other.
+type witness struct {
+	by    note.Signer
+	trust audit.Trust
+	file  string // what was seen, JSON by the log's name
+
+	mu   sync.Mutex // one request at a time; guards seen
+	seen map[string]audit.Checkpoint
+}
+
+// maxSeen bounds the state's file in bytes.
+const maxSeen = 1 << 20
+
+// openWitness reads what was seen. A file that is missing is a witness that saw nothing; one that cannot be read, none.
+func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
+	w := &witness{by: by, trust: t, file: file, seen: map[string]audit.Checkpoint{}}
+	text, err := readBounded(file, maxSeen)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &w.seen)
+	}
+	if err == nil && w.seen == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + shown(file), Err: err,
+			Hint: "restore the file from a copy; a witness that forgot is to be given another key and name"}
+	}
+	return w, nil
+}
+
+// stale is the answer to a request that does not begin at what the witness saw last.
+type stale struct{ size uint64 }
+
+func (s stale) Error() string {
+	return fmt.Sprintf("the witness saw %d entries last: the request has to begin there", s.size)
+}
+
+// errUnknown is the answer to a checkpoint of a log that the witness was given no key of.
+var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log", Hint: "start it with --key KEY, as bailey audit key prints it"}
+
+// add cosigns what a request holds, and returns the lines of the witness's own signature.
+func (w *witness) add(text []byte) ([]byte, error) {
+	r, err := audit.ParseRequest(text)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
+	}
+	said, err := audit.ReadCheckpoint(r.Checkpoint)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
+	}
+	if !w.knows(said.Origin) {
+		return nil, errUnknown
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.seen[said.Origin]
+	if r.Old > said.Size {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the request begins behind its own checkpoint", Hint: "give --since what the witness saw last"}
+	}
+	if _, err := w.trust.Open(r.Checkpoint); err != nil { // before the size: a stranger learns nothing
+		return nil, err
+	}
+	if r.Old != last.Size {
+		return nil, stale{last.Size}
+	}
+	cosigned, err := audit.Cosign(r.Checkpoint, w.trust, last, r.Proof, w.by)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.keep(said); err != nil {
+		return nil, err
+	}
+	return ownLines(cosigned, w.by.Name()), nil
+}
+
+func (w *witness) knows(origin string) bool {
+	for _, k := range w.trust.Keys {
+		if k.Name() == origin {
+			return true
+		}
+	}
+	return false
+}
+
+// keep makes what was seen durable.
+func (w *witness) keep(c audit.Checkpoint) error {
+	if w.seen[c.Origin] == c {
+		return nil
+	}
+	next := map[string]audit.Checkpoint{c.Origin: c}
+	for origin, was := range w.seen {
+		if origin != c.Origin {
+			next[origin] = was
+		}
+	}
+	text, err := json.MarshalIndent(next, "", " ")
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Dir(w.file))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := gateway.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil }); err != nil {
+		return err
+	}
+	w.seen = next
+	return nil
+}
+
+// ownLines returns the signature lines of a note that stand under a name.
+func ownLines(signed []byte, name string) []byte {
+	var lines []byte
+	for line := range bytes.SplitAfterSeq(signed, []byte("\n")) {
+		if bytes.HasPrefix(line, []byte("— "+name+" ")) {
+			lines = append(lines, line...)
+		}
+	}
+	return lines
+}

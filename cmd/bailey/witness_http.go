@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/gateway"
+)
+
+// The HTTP form of c2sp.org/tlog-witness: POST /add-checkpoint.
+
+const (
+	addPath  = "/add-checkpoint"
+	sizeType = "text/x.tlog.size"
+)
+
+// witnessPatience bounds a request to a witness, on both sides.
+const witnessPatience = 20 * time.Second
+
+// handler answers for a witness.
+func (w *witness) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+addPath, func(out http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, audit.MaxRequest))
+		if err != nil {
+			http.Error(out, "the request is not whole, or too long", http.StatusRequestEntityTooLarge)
+			return
+		}
+		lines, err := w.add(text)
+		if err != nil {
+			refuse(out, err)
+			return
+		}
+		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		out.Write(lines)
+	})
+	return mux
+}
+
+// refuse answers as the specification has it: 409 with the size that was seen, 422 where the proof does not hold.
+func refuse(out http.ResponseWriter, err error) {
+	var s stale
+	var bad *audit.Bad
+	code := http.StatusInternalServerError
+	switch {
+	case errors.As(err, &s):
+		out.Header().Set("Content-Type", sizeType)
+		out.WriteHeader(http.StatusConflict)
+		fmt.Fprintf(out, "%d\n", s.size)
+		return
+	case errors.As(err, &bad) && bad.Reason == audit.Unsigned:
+		code = http.StatusForbidden
+	case errors.As(err, &bad):
+		code = http.StatusUnprocessableEntity
+	case errors.Is(err, bailey.NotFound):
+		code = http.StatusNotFound
+	case errors.Is(err, bailey.Invalid):
+		code = http.StatusBadRequest
+	}
+	http.Error(out, err.Error(), code)
+}
+
+// serveWitness serves until ctx ends. Without a certificate it listens on this machine alone.
+func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready func(net.Addr)) error {
+	if err := local(addr); err != nil && cert == "" {
+		return err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + shown(addr), Err: err, Hint: "give --listen another address"}
+	}
+	server := &http.Server{Handler: w.handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	ready(l.Addr())
+	if cert != "" {
+		err = server.ServeTLS(l, cert, key)
+	} else {
+		err = server.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// local says why an address needs a certificate: others than this machine can reach it.
+func local(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: shown(addr) + " is no loopback address and port, and there is no certificate", Err: err,
+		Hint: "listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key"}
+}
+
+// cosigned has a witness cosign the newest checkpoint, and the gateway keep it. What the witness saw last it says itself.
+func cosigned(ctx context.Context, c *gateway.Client, at string, witnesses []audit.Key, r *checkpointReply) error {
+	target, err := witnessURL(at)
+	if err != nil {
+		return err
+	}
+	var since uint64
+	for range 3 { // another log's request may come between
+		var asked checkpointReply
+		if err := c.Look(ctx, gateway.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
+			return err
+		}
+		lines, size, err := askWitness(ctx, target, []byte(asked.Request))
+		if err != nil {
+			return err
+		}
+		if lines == nil {
+			since = size
+			continue
+		}
+		signed, err := addLines([]byte(asked.Signed), lines, asked.Key, witnesses)
+		if err != nil {
+			return err
+		}
+		return c.Look(ctx, gateway.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
+}
+
+// witnessURL is where a witness takes checkpoints: https, or http on this machine.
+func witnessURL(at string) (string, error) {
+	u, err := url.Parse(at)
+	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && local(net.JoinHostPort(u.Hostname(), "1")) == nil) {
+		return strings.TrimSuffix(u.String(), "/") + addPath, nil
+	}
+	return "", &bailey.Error{Kind: bailey.Invalid, Message: shown(at) + " is no URL of a witness", Err: err, Hint: "https://…, or http:// of a loopback address"}
+}
+
+// askWitness returns the witness's signature lines; or none, and the size that it saw last.
+func askWitness(ctx context.Context, target string, request []byte) (lines []byte, size uint64, err error) {
+	unreachable := func(what string, err error) error {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + shown(target) + " " + shown(what), Err: err, Hint: "the checkpoint is signed and kept without it; ask again later"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, witnessPatience)
+	defer cancel()
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(request))
+	if err != nil {
+		return nil, 0, err
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it sends elsewhere") }}
+	answer, err := client.Do(post)
+	if err != nil {
+		return nil, 0, unreachable("does not answer", err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, audit.MaxNote))
+	if err != nil {
+		return nil, 0, unreachable("broke off", err)
+	}
+	switch answer.StatusCode {
+	case http.StatusOK:
+		return body, 0, nil
+	case http.StatusConflict:
+		size, err := strconv.ParseUint(strings.TrimSuffix(string(body), "\n"), 10, 63)
+		if err != nil {
+			return nil, 0, unreachable("refuses without saying what it saw", err)
+		}
+		return nil, size, nil
+	}
+	return nil, 0, unreachable(fmt.Sprintf("refuses: %s: %.300s", answer.Status, bytes.TrimSpace(body)), nil)
+}
+
+// addLines adds a witness's signature lines to a checkpoint. One of the witnesses has to have signed it.
+func addLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byte, error) {
+	var rest []byte // signatures that were there and are not made anew
+	name, _, _ := bytes.Cut(bytes.TrimPrefix(lines, []byte("— ")), []byte(" "))
+	for line := range bytes.SplitAfterSeq(signed, []byte("\n")) {
+		if !bytes.HasPrefix(line, []byte("— "+string(name)+" ")) {
+			rest = append(rest, line...)
+		}
+	}
+	both := append(rest, lines...)
+	t := audit.Trust{Keys: []audit.Key{key}, Witnesses: witnesses}
+	s, err := t.Open(both)
+	if err == nil {
+		for _, c := range s.Cosignatures {
+			if c.Witness == string(name) {
+				return both, nil
+			}
+		}
+		err = errors.New("none of the keys given made this cosignature")
+	}
+	return nil, &bailey.Error{Kind: bailey.Denied, Message: "what the witness answered is no cosignature of one that is trusted", Err: err,
+		Hint: "compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it"}
+}

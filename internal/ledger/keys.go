@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bailey"
+)
+
+// Keys are the private keys that sign for a ledger. Whoever has them may keep them: what is asked of them is signatures.
+type Keys interface {
+	// Make makes an Ed25519 key. It is durable when Make returns.
+	Make() (crypto.Signer, error)
+	// Find returns the private half of public; it is NotFound when it is gone.
+	Find(public ed25519.PublicKey) (crypto.Signer, error)
+	// Forget takes away the private half of public, which signs nothing any more.
+	Forget(public ed25519.PublicKey) error
+}
+
+// KeyFiles are keys in a directory of their own: 0700, each in a file of 0600 as PEM (RFC 7468) of PKCS #8, which openssl
+// reads. The zero KeyFiles has no directory and no key.
+type KeyFiles struct {
+	Dir string
+}
+
+const (
+	keyTemp = "key.new" // until it is whole and on the disk
+	keyType = "PRIVATE KEY"
+	maxKey  = 4 << 10 // bytes of a key's file
+)
+
+// Make makes a key. Files are named after their public half, so that one never takes the place of another.
+func (k KeyFiles) Make() (crypto.Signer, error) {
+	public, private, err := ed25519.GenerateKey(nil) // nil is crypto/rand
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDir(k.Dir); err != nil {
+		return nil, unavailable("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err, "the log's key has no directory")
+	}
+	return private, k.put(keyName(public), private)
+}
+
+func (k KeyFiles) put(name string, private ed25519.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	d, err := openDir(k.Dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.create(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
+}
+
+// Find reads the private half of public.
+func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
+	private, err := k.read(keyName(public))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the log's private key is not in " + k.Dir, Err: err,
+			Hint: "restore " + keyName(public) + " from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin"}
+	case err != nil:
+		return nil, err
+	case !private.Public().(ed25519.PublicKey).Equal(public):
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: filepath.Join(k.Dir, keyName(public)) + " holds another key than its name says",
+			Hint: "somebody exchanged it: restore it from a copy of the home"}
+	}
+	return private, nil
+}
+
+func (k KeyFiles) read(name string) (ed25519.PrivateKey, error) {
+	d, err := openDir(k.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	f, err := d.open(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	return parseKey(f.Name(), text)
+}
+
+func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
+	malformed := func(err error) error {
+		return &bailey.Error{Kind: bailey.Invalid, Message: name + " is no private key of Ed25519", Err: err,
+			Hint: "a key's file is PEM of PKCS #8, as from openssl genpkey -algorithm ed25519"}
+	}
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != keyType || len(text) > maxKey || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, malformed(nil)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return nil, malformed(err)
+	}
+	return private, nil
+}
+
+// Forget removes the file of public. One that is gone is forgotten.
+func (k KeyFiles) Forget(public ed25519.PublicKey) error {
+	d, err := openDir(k.Dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.remove(keyName(public)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s: %w", keyName(public), err)
+	}
+	return syncDir(k.Dir)
+}
+
+// Publics returns the public halves of the keys that sign for a ledger. What is none is passed over.
+func (k KeyFiles) Publics() []ed25519.PublicKey {
+	d, err := openDir(k.Dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.list() // without a directory there are none
+	var list []ed25519.PublicKey
+	for _, name := range names {
+		if private, err := k.read(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
+			list = append(list, private.Public().(ed25519.PublicKey))
+		}
+	}
+	return list
+}
+
+// PublicOf returns the public half of an Ed25519 key, nil of another's.
+func PublicOf(private crypto.Signer) ed25519.PublicKey {
+	public, _ := private.Public().(ed25519.PublicKey)
+	return public
+}
+
+// Named returns the key in the file name, which is made with one when it is missing.
+func (k KeyFiles) Named(name string) (crypto.Signer, error) {
+	private, err := k.read(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return private, err
+	}
+	if _, private, err = ed25519.GenerateKey(nil); err != nil {
+		return nil, err
+	}
+	if err := makeDir(k.Dir); err != nil {
+		return nil, unavailable("name a file in a directory that can be made, of its own and 0700", err, "the key %s has no directory", name)
+	}
+	return private, k.put(name, private)
+}
+
+func keyName(public ed25519.PublicKey) string {
+	sum := sha256.Sum256(public)
+	return fmt.Sprintf("log-%x.pem", sum[:8])
+}

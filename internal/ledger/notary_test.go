@@ -1,0 +1,404 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// office is a log with its notary, its keys and what it keeps, each in its place on the disk.
+type office struct {
+	*Notary
+	t    *testing.T
+	dir  string
+	keys KeyFiles
+	log  *Log
+	kept []byte
+	deny error // what keeping says
+}
+
+func newOffice(t *testing.T) *office {
+	base := t.TempDir()
+	o := &office{t: t, dir: filepath.Join(base, "ledger"), keys: KeyFiles{filepath.Join(base, "keys")}}
+	o.open(0)
+	return o
+}
+
+func (o *office) open(segment int64) {
+	o.t.Helper()
+	o.log = open(o.t, Config{Dir: o.dir, Host: "castle", Newest: o.kept, Segment: segment})
+	o.Notary = NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: o.kept, Keep: func(b []byte) error {
+		if o.deny == nil {
+			o.kept = b
+		}
+		return o.deny
+	}})
+}
+
+func (o *office) sign() []byte {
+	o.t.Helper()
+	signed, err := o.Sign(context.Background())
+	do(o.t, err)
+	return signed
+}
+
+// TestNotaryMakesItsKeyAtFirstUse: private, announced once, found again, and what it signs verifies with the ledger.
+func TestNotaryMakesItsKeyAtFirstUse(t *testing.T) {
+	o := newOffice(t)
+	call(t, o.log)
+	if _, err := os.Stat(o.keys.Dir); err == nil {
+		t.Fatal("there are keys before their first use")
+	}
+	signed := o.sign()
+	key, err := o.Key(context.Background())
+	do(t, err)
+	st, err := os.Stat(o.keys.Dir)
+	do(t, err)
+	files, err := os.ReadDir(o.keys.Dir)
+	do(t, err)
+	info, err := files[0].Info()
+	do(t, err)
+	if len(files) != 1 || st.Mode().Perm() != 0o700 || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v %v", files, st.Mode(), info.Mode())
+	}
+	if again := o.sign(); !bytes.Equal(again, signed) {
+		t.Error("nothing came, and it signed another checkpoint")
+	}
+	o.log.Close()
+	o.open(0)
+	if again, err := o.Key(context.Background()); err != nil || again != key {
+		t.Errorf("after a new start: %v %v, want %v", again, err, key)
+	}
+	call(t, o.log)
+	o.sign()
+	for name, c := range map[string]audit.Check{
+		"both": {Trust: audit.Trust{Keys: []audit.Key{key}}, Newest: o.kept, Seen: [][]byte{signed, o.kept}},
+	} {
+		r, err := VerifyAgainst(o.dir, c)
+		if err != nil || !r.OK || len(r.Held) != 3 {
+			t.Errorf("%s: %+v %v", name, r, err)
+		}
+	}
+}
+
+// TestKeyIsReplaced: the new key is signed by the old, whose private half is gone; who trusts the first trusts the second.
+func TestKeyIsReplaced(t *testing.T) {
+	o := newOffice(t)
+	first, err := o.Key(context.Background())
+	do(t, err)
+	before := o.sign()
+	change, err := o.Rotate(context.Background())
+	do(t, err)
+	if change.Old == nil || *change.Old != first || change.Key == first {
+		t.Errorf("%+v", change)
+	}
+	after := o.sign()
+	r, err := VerifyAgainst(o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{first}}, Newest: after, Seen: [][]byte{before}})
+	if err != nil || !r.OK {
+		t.Errorf("%+v %v", r.FirstBad, err)
+	}
+	if _, err := o.keys.Find(first.Public()); !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), "restore") {
+		t.Errorf("the private half that was replaced: %v", err)
+	}
+	if _, err := o.keys.Find(change.Key.Public()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNeverSignsLess: what was kept and the ledger are put against each other in every way, at the start and at the next
+// signature, and each is refused by its name with a cure.
+func TestNeverSignsLess(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, o *office, early []byte)
+		want  audit.Reason
+		words string
+	}{
+		"untouched": {func(*testing.T, *office, []byte) {}, "", ""},
+		"put back":  {func(t *testing.T, o *office, early []byte) { do(t, os.WriteFile(first(o.dir), early, 0o600)) }, audit.Truncated, "was rolled back"},
+		"cut": {func(t *testing.T, o *office, _ []byte) {
+			b, err := os.ReadFile(first(o.dir))
+			do(t, err)
+			do(t, os.WriteFile(first(o.dir), b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1], 0o600))
+		}, audit.Truncated, "was rolled back"},
+		"torn": {func(t *testing.T, o *office, _ []byte) {
+			b, err := os.ReadFile(first(o.dir))
+			do(t, err)
+			do(t, os.WriteFile(first(o.dir), b[:len(b)-2], 0o600))
+		}, audit.Truncated, "was rolled back"},
+		"written anew": {func(t *testing.T, o *office, early []byte) {
+			do(t, os.WriteFile(first(o.dir), early, 0o600))
+			kept := o.kept
+			o.kept = nil
+			o.open(0)
+			for range 10 {
+				call(t, o.log)
+			}
+			do(t, o.log.Close())
+			o.kept = kept
+		}, audit.Forked, "was written anew"},
+		"replaced": {func(t *testing.T, o *office, _ []byte) {
+			do(t, os.RemoveAll(o.dir))
+			kept := o.kept
+			o.kept = nil
+			o.open(0)
+			for range 20 {
+				call(t, o.log)
+			}
+			do(t, o.log.Close())
+			o.kept = kept
+		}, audit.Replaced, "was replaced"},
+		"gone":    {func(t *testing.T, o *office, _ []byte) { do(t, os.RemoveAll(o.dir)) }, audit.Replaced, "was replaced"},
+		"rubbish": {func(_ *testing.T, o *office, _ []byte) { o.kept = []byte("rubbish\n") }, "", "newest checkpoint"},
+		"empty":   {func(_ *testing.T, o *office, _ []byte) { o.kept = []byte{} }, "", "newest checkpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			call(t, o.log)
+			_, err := o.Key(context.Background())
+			do(t, err)
+			early, err := os.ReadFile(first(o.dir))
+			do(t, err)
+			early = early[:bytes.LastIndexByte(early, '\n')+1]
+			call(t, o.log)
+			o.sign()
+			do(t, o.log.Close())
+			c.spoil(t, o, early)
+			found, _ := os.ReadFile(first(o.dir))
+			l, err := New(Config{Dir: o.dir, Newest: o.kept})
+			if c.words == "" {
+				do(t, err)
+				l.Close()
+				return
+			}
+			var bad *audit.Bad
+			if err == nil || !strings.Contains(err.Error(), c.words) || !errors.Is(err, bailey.Conflict) || bailey.HintOf(err) == "" {
+				t.Fatalf("%v (%s), want %q", err, bailey.HintOf(err), c.words)
+			}
+			if errors.As(err, &bad); c.want != "" && (bad == nil || bad.Reason != c.want) {
+				t.Errorf("%v, want %s", bad, c.want)
+			}
+			if now, _ := os.ReadFile(first(o.dir)); name != "gone" && !bytes.Equal(now, found) {
+				t.Error("it was refused, and changed before")
+			}
+		})
+	}
+}
+
+// TestHeldAcrossSegments: the newest checkpoint is found in whichever segment it ends.
+func TestHeldAcrossSegments(t *testing.T) {
+	o := newOffice(t)
+	do(t, o.log.Close())
+	o.open(2 << 10)
+	var notes [][]byte
+	for range 12 {
+		call(t, o.log)
+		notes = append(notes, o.sign())
+	}
+	do(t, o.log.Close())
+	if names, err := filepath.Glob(filepath.Join(o.dir, "*.jsonl")); err != nil || len(names) < 4 {
+		t.Fatalf("%v %v", names, err)
+	}
+	for i, signed := range notes {
+		o.kept = signed
+		o.open(0)
+		do(t, o.log.Close())
+		c, err := audit.ReadCheckpoint(signed)
+		do(t, err)
+		c.Root[5] ^= 1
+		if _, err := New(Config{Dir: o.dir, Newest: []byte(c.Text() + "\n— x y\n")}); err == nil || !strings.Contains(err.Error(), "written anew") {
+			t.Errorf("checkpoint %d with another root: %v", i, err)
+		}
+	}
+}
+
+// TestNotaryLooksAtTheDisk: files that were changed behind the log's back are not signed, and neither is anything in the place
+// of what was kept that the log did not sign.
+func TestNotaryLooksAtTheDisk(t *testing.T) {
+	o := newOffice(t)
+	call(t, o.log)
+	o.sign()
+	call(t, o.log)
+	b, err := os.ReadFile(first(o.dir))
+	do(t, err)
+	f, err := os.OpenFile(first(o.dir), os.O_RDWR, 0)
+	do(t, err)
+	_, err = f.WriteAt([]byte("X"), int64(bytes.Index(b, []byte("system.echo"))))
+	do(t, err)
+	do(t, f.Close())
+	if signed, err := o.Sign(context.Background()); err == nil || signed != nil {
+		t.Errorf("it signed %s", signed)
+	}
+
+	o = newOffice(t)
+	call(t, o.log)
+	kept := o.sign()
+	for name, bad := range map[string][]byte{
+		"no signature": kept[:bytes.Index(kept, []byte("\n\n"))+2],
+		"one bit":      bytes.Replace(kept, []byte("="), []byte("A"), 1),
+	} {
+		n := NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: bad, Keep: func([]byte) error { t.Error("kept"); return nil }})
+		if signed, err := n.Sign(context.Background()); !errors.Is(err, bailey.Conflict) || signed != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNotaryShowsNothingThatIsNotKept: else it could sign less after a crash than somebody holds.
+func TestNotaryShowsNothingThatIsNotKept(t *testing.T) {
+	o := newOffice(t)
+	call(t, o.log)
+	o.deny = errors.New("the disk is full")
+	if signed, err := o.Sign(context.Background()); err == nil || signed != nil {
+		t.Errorf("%s %v", signed, err)
+	}
+}
+
+// TestNotaryProves: a portable receipt verifies with the log's first key alone, also after a change of key; and consistency
+// proofs lead from one checkpoint to another.
+func TestNotaryProves(t *testing.T) {
+	o := newOffice(t)
+	key, err := o.Key(context.Background())
+	do(t, err)
+	id := call(t, o.log)
+	old := o.sign()
+	_, err = o.Rotate(context.Background())
+	do(t, err)
+	call(t, o.log)
+	text, err := o.Prove(context.Background(), id)
+	do(t, err)
+	v, err := audit.VerifyReceipt(text, audit.Trust{Keys: []audit.Key{key}})
+	if err != nil || v.Intent.Receipt != id || v.Outcome.Receipt != id {
+		t.Errorf("%+v %v", v, err)
+	}
+	if _, err := o.Prove(context.Background(), "r-none"); !errors.Is(err, bailey.NotFound) {
+		t.Error(err)
+	}
+	was, err := audit.ReadCheckpoint(old)
+	do(t, err)
+	now, err := audit.ReadCheckpoint(o.Newest())
+	do(t, err)
+	proof, err := o.Consistency(was.Size, o.Newest())
+	do(t, err)
+	do(t, now.Extends(was, proof))
+	if _, err := o.Consistency(now.Size+1, o.Newest()); !errors.Is(err, bailey.Invalid) {
+		t.Error(err)
+	}
+}
+
+// TestCosignedIsKept: only the newest checkpoint, and only as the log signed it.
+func TestCosignedIsKept(t *testing.T) {
+	o := newOffice(t)
+	call(t, o.log)
+	old := o.sign()
+	call(t, o.log)
+	signed := o.sign()
+	key, err := o.Key(context.Background())
+	do(t, err)
+	_, private, err := ed25519.GenerateKey(nil)
+	do(t, err)
+	w, err := audit.NewCosigner("witness.example/w", private, time.Now)
+	do(t, err)
+	cosigned, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
+	do(t, err)
+	if err := o.Cosigned(context.Background(), old); !errors.Is(err, bailey.Conflict) {
+		t.Error(err)
+	}
+	if err := o.Cosigned(context.Background(), signed[:len(signed)-5]); !errors.Is(err, bailey.Invalid) {
+		t.Error(err)
+	}
+	do(t, o.Cosigned(context.Background(), cosigned))
+	if !bytes.Equal(o.kept, cosigned) || !bytes.Equal(o.sign(), cosigned) {
+		t.Error("it was not kept")
+	}
+}
+
+// TestKeyFilesAreRefused: a key that others can read, that is a link or that is another's signs nothing.
+func TestKeyFilesAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, file string){
+		"mode":    func(t *testing.T, file string) { do(t, os.Chmod(file, 0o640)) },
+		"dir":     func(t *testing.T, file string) { do(t, os.Chmod(filepath.Dir(file), 0o755)) },
+		"link":    func(t *testing.T, file string) { do(t, os.Rename(file, file+"x")); do(t, os.Symlink(file+"x", file)) },
+		"rubbish": func(t *testing.T, file string) { do(t, os.WriteFile(file, []byte("x"), 0o600)) },
+		"long":    func(t *testing.T, file string) { do(t, os.WriteFile(file, make([]byte, 1<<20), 0o600)) },
+		"another": func(t *testing.T, file string) {
+			k := KeyFiles{filepath.Join(t.TempDir(), "k")}
+			s, err := k.Make()
+			do(t, err)
+			b, err := os.ReadFile(filepath.Join(k.Dir, keyName(s.Public().(ed25519.PublicKey))))
+			do(t, err)
+			do(t, os.WriteFile(file, b, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			key, err := o.Key(context.Background())
+			do(t, err)
+			spoil(t, filepath.Join(o.keys.Dir, keyName(key.Public())))
+			if signed, err := o.Sign(context.Background()); err == nil || signed != nil || bailey.HintOf(err) == "" {
+				t.Errorf("%s: %v (%s)", signed, err, bailey.HintOf(err))
+			}
+		})
+	}
+}
+
+// FuzzParseKey: no file makes it panic, and what it takes signs.
+func FuzzParseKey(f *testing.F) {
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB\n-----END PRIVATE KEY-----\n"))
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		private, err := parseKey("key", text)
+		if err == nil && !ed25519.Verify(private.Public().(ed25519.PublicKey), []byte("m"), ed25519.Sign(private, []byte("m"))) {
+			t.Error("it signs nothing")
+		}
+	})
+}
+
+// TestSignedWhileItGrows: checkpoints are signed, and held against the ledger, while callers append; and two who ask at once
+// get what goes on from each other.
+func TestSignedWhileItGrows(t *testing.T) {
+	o := newOffice(t)
+	key, err := o.Key(context.Background())
+	do(t, err)
+	stop := make(chan struct{})
+	var callers, auditors sync.WaitGroup
+	callers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				call(t, o.log)
+			}
+		}
+	})
+	for range 2 {
+		auditors.Go(func() {
+			var seen [][]byte
+			for range 5 {
+				signed, err := o.Sign(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen = append(seen, signed)
+				r, err := VerifyAgainst(o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
+				if err != nil || !r.OK || len(r.Held) != len(seen) {
+					t.Errorf("%+v %v", r.FirstBad, err)
+				}
+			}
+		})
+	}
+	auditors.Wait()
+	close(stop)
+	callers.Wait()
+}

@@ -1,0 +1,133 @@
+package ledger
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// pledge is what a ledger is held against when it is opened: the checkpoint that was signed last. The zero pledge is nothing.
+type pledge struct {
+	audit.Checkpoint
+	root audit.Hash // of as many entries as that names; zero until the reading came by
+}
+
+// reach notes the root when the tree has come to the checkpoint's size.
+func (h *pledge) reach(t *audit.Tree) {
+	if h.Size > 0 && t.Size() == h.Size {
+		h.root = t.Root()
+	}
+}
+
+// readPledge reads the checkpoint of a configuration. Its signature is not looked at: who can write the file can take it
+// away. What it says has to hold all the same.
+func readPledge(signed []byte) (h pledge, err error) {
+	if signed == nil {
+		return h, nil
+	}
+	if h.Checkpoint, err = audit.ReadCheckpoint(signed); err != nil {
+		err = &bailey.Error{Kind: bailey.Conflict, Message: "the newest checkpoint of the ledger is none", Err: err,
+			Hint: "restore it from where checkpoints are kept, or move it aside after bailey audit verify --against one of those"}
+	}
+	return h, err
+}
+
+// hold says why the ledger, in order up to head, is not the one that was signed. Nothing was repaired yet.
+func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
+	if h.Checkpoint == (audit.Checkpoint{}) {
+		return nil
+	}
+	name, err := l.dir.origin(names[0])
+	switch {
+	case err != nil:
+		return err
+	case name != h.Origin:
+		return unlike(l.dir.path, "was replaced", audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+	case head.Seq < h.Size:
+		return unlike(l.dir.path, "was rolled back", audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
+			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size, head.Seq)})
+	}
+	if h.root == (audit.Hash{}) {
+		if err := l.dir.rootOf(h, names); err != nil {
+			return err
+		}
+	}
+	if h.root != h.Root {
+		return unlike(l.dir.path, "was written anew", audit.Bad{Entry: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+	}
+	return nil
+}
+
+func unlike(path, what string, bad audit.Bad) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " " + what, Err: &bad,
+		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoint aside, both"}
+}
+
+// origin returns the ledger's name, which genesis says.
+func (d *directory) origin(first string) (string, error) {
+	f, err := d.open(first, os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for e, err := range audit.Scan(f, audit.Head{}) {
+		var g audit.Genesis
+		if err == nil {
+			err = json.Unmarshal(e.Data, &g)
+		}
+		return g.Name(), err
+	}
+	return "", errors.New(first + " holds no entry")
+}
+
+// rootOf reads the one segment, before the last, in which the tree has the checkpoint's size.
+func (d *directory) rootOf(h *pledge, names []string) error {
+	for i := len(names) - 1; i >= 0; i-- {
+		past, err := d.reads(names[i], i > 0, h)
+		if err != nil || past {
+			return err
+		}
+	}
+	return nil
+}
+
+// reads reads a segment up to the checkpoint's size, unless it begins behind that.
+func (d *directory) reads(name string, carries bool, h *pledge) (past bool, err error) {
+	f, err := d.open(name, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	var start audit.Start
+	if carries {
+		line, err := bufio.NewReader(io.LimitReader(f, audit.MaxLine+1)).ReadBytes('\n')
+		if err != nil {
+			return false, fmt.Errorf("reading %s: %w", f.Name(), err)
+		}
+		if start, err = audit.ReadStart(line); err != nil || start.Size > h.Size {
+			return false, err
+		}
+		if _, err = f.Seek(0, io.SeekStart); err != nil {
+			return false, err
+		}
+	}
+	tree, err := start.Tree()
+	if err != nil {
+		return false, err
+	}
+	h.reach(&tree)
+	for e, err := range audit.Scan(f, start.After()) {
+		if err != nil || tree.Size() >= h.Size {
+			return true, err
+		}
+		tree.Add(e.Leaf)
+		h.reach(&tree)
+	}
+	return true, nil
+}

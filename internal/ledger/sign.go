@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// Sign signs what the log holds now, keeps that in the place of what was signed last, and returns it. When nothing
+// came since, it is the one that was kept, with the witnesses' signatures on it.
+func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key, err := n.key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	private, err := n.c.Keys.Find(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	by, err := audit.NewSigner(n.name, private)
+	if err != nil {
+		return nil, err
+	}
+	last, err := n.last()
+	if err != nil {
+		return nil, err
+	}
+	to := n.c.Log.durable.Load()
+	now := audit.Checkpoint{Origin: n.name, Size: to.tree.Size(), Root: to.tree.Root()}
+	if now == last {
+		return n.newest, nil
+	}
+	proof, err := n.c.Log.consistency(last, to)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := now.Sign(last, proof, by)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.keep(signed); err != nil { // else it could sign less, after a crash, than somebody holds
+		return nil, err
+	}
+	return signed, nil
+}
+
+// last is what was signed last, the zero Checkpoint before the first. A file in its place that the log's keys did not
+// sign is refused: it could let the log sign less than before.
+func (n *Notary) last() (audit.Checkpoint, error) {
+	if n.newest == nil {
+		return audit.Checkpoint{}, nil
+	}
+	s, err := audit.Trust{Keys: n.keys.All()}.Open(n.newest)
+	if err != nil {
+		return s.Checkpoint, &bailey.Error{Kind: bailey.Conflict, Message: "the newest checkpoint is not signed by a key of this log", Err: err,
+			Hint: "restore it from where checkpoints are kept, after finding out who exchanged it"}
+	}
+	return s.Checkpoint, nil
+}
+
+// Consistency returns the proof that a signed checkpoint begins with the log's first old entries.
+func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
+	c, err := audit.ReadCheckpoint(signed)
+	if err != nil {
+		return nil, err
+	}
+	if old > c.Size {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint has fewer entries than were seen of it", Hint: "the log was rolled back: bailey audit verify --against the one that was seen"}
+	}
+	proof, _, err := n.c.Log.prove(old, c.Size, n.c.Log.durable.Load())
+	return proof, err
+}
+
+// consistency proves that the files up to a place go on from last, and are what the tree in memory says.
+func (l *Log) consistency(last audit.Checkpoint, to *position) ([]audit.Hash, error) {
+	if last == (audit.Checkpoint{}) {
+		return nil, nil
+	}
+	if last.Size > to.tree.Size() {
+		return nil, nil // Sign refuses it by its name
+	}
+	proof, root, err := l.prove(last.Size, to.tree.Size(), to)
+	if err == nil && root != to.tree.Root() {
+		err = unlike(l.dir.path, "was written anew", audit.Bad{Entry: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
+	}
+	return proof, err
+}
+
+// prove returns the proof from the first old entries to the first size, and the root over those.
+func (l *Log) prove(old, size uint64, to *position) ([]audit.Hash, audit.Hash, error) {
+	p, err := audit.NewProver(size)
+	if err == nil {
+		err = p.WantConsistency(old)
+	}
+	if err == nil {
+		err = l.each(to, func(e audit.Entry) error { p.Add(e.Leaf); return nil })
+	}
+	if err != nil {
+		return nil, audit.Hash{}, err
+	}
+	root, err := p.Root()
+	if err != nil {
+		return nil, root, err
+	}
+	proof, err := p.Consistency(old)
+	return proof, root, err
+}
+
+// Prove returns the portable receipt of id, under a checkpoint of now.
+func (n *Notary) Prove(ctx context.Context, id bailey.ReceiptID) ([]byte, error) {
+	signed, err := n.Sign(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := audit.ReadCheckpoint(signed)
+	if err != nil {
+		return nil, err
+	}
+	var seqs []uint64
+	err = n.c.Log.reread(func(segments []io.Reader) (err error) {
+		seqs, err = audit.Find(id, c.Size, segments...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var r audit.Receipt
+	err = n.c.Log.reread(func(segments []io.Reader) (err error) {
+		r, err = audit.Prove(signed, seqs, segments...)
+		return err
+	})
+	return r.Text(), err
+}
+
+// reread opens the segments anew.
+func (l *Log) reread(read func(segments []io.Reader) error) error {
+	files, err := l.dir.files()
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	return read(upTo(files, l.durable.Load()))
+}
+
+// upTo bounds the segments to a place.
+func upTo(files []*os.File, at *position) []io.Reader {
+	readers := make([]io.Reader, min(len(files), at.segment))
+	for i := range readers {
+		readers[i] = files[i]
+		if i+1 == at.segment {
+			readers[i] = io.LimitReader(files[i], at.bytes)
+		}
+	}
+	return readers
+}
