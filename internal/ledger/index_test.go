@@ -431,7 +431,7 @@ func TestIndexIsFedInParts(t *testing.T) {
 	if x.feedQuietly(ctx, func() bool { return true }); x.db != nil {
 		t.Error("it is opened for nothing")
 	}
-	x.fed = 0
+	x.fed = position{}
 	seen := uint64(0)
 	for range 2 {
 		x.feedQuietly(ctx, func() bool { return false })
