@@ -454,7 +454,7 @@ func TestIndexIsFedInParts(t *testing.T) {
 	if len(x.opened) != 0 {
 		t.Errorf("%d receipts are thought open", len(x.opened))
 	}
-	if x.behind(l.durable.Load()) || !x.behind(l.durable.Load()+behind+1) {
+	if x.behind(*l.durable.Load()) || !x.behind(l.durable.Load()+behind+1) {
 		t.Error("what is behind is not known")
 	}
 }
