@@ -200,7 +200,11 @@ func TestKilledRedaction(t *testing.T) {
 		}
 		return n
 	}
-	before := sockets()
+	before := sockets() // with the end of what came before, which the gateway may be about to see
+	for range 50 {
+		time.Sleep(10 * time.Millisecond)
+		before = min(before, sockets())
+	}
 	var all []*exec.Cmd
 	for range 3 {
 		cmd := y.command(y.program, "redact")
@@ -226,7 +230,7 @@ func TestKilledRedaction(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
-	y.await("the end of the connections", func() bool { return sockets() == before })
+	y.await("the end of the connections", func() bool { return sockets() <= before })
 }
 
 // TestInterruptedRedaction: Ctrl-C is the end of a log that is followed, with its session; where nobody takes the output, the

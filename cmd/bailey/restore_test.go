@@ -205,6 +205,19 @@ func TestArgumentsOfASecretName(t *testing.T) {
 	nothingKept(t, s)
 }
 
+// TestUnknownCapabilityHidesItsName: the complaint about a name cuts it too.
+func TestUnknownCapabilityHidesItsName(t *testing.T) {
+	s := sipper(t, "")
+	for pad := 40; pad < 60; pad++ {
+		id := bailey.CapabilityID(strings.Repeat("a", pad) + " sk_live_4eC39HqLyjWDarjtT1zdp7dc")
+		res := s.gate.Do(t.Context(), bailey.Call{Capability: id, Door: "test", Dir: "/", Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-mine"}})
+		if said := fmt.Sprint(res.Err); !errors.Is(res.Err, bailey.NotFound) || strings.Contains(said, "sk_live_") {
+			t.Errorf("%d bytes before it: %s", pad, said)
+		}
+	}
+	keptNowhere(t, s, []string{"sk_live_"})
+}
+
 // TestAnotherSessionsTokens: what one session's token stands for is nowhere in another, and a session that ended
 // has left nothing.
 func TestAnotherSessionsTokens(t *testing.T) {

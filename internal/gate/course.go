@@ -69,6 +69,12 @@ func (c *course) lookup(context.Context) error {
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
+		return nil
+	}
+	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
+		if _, of := c.Catalog.Lookup(hidden); of != nil {
+			err = of // its complaint cuts what is hidden already
+		}
 	}
 	return err
 }

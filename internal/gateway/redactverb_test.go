@@ -433,7 +433,7 @@ func (brokenOutput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // TestSlowReader: a pager that somebody reads is waited for, longer than the output of a call would be, and loses nothing.
 func TestSlowReader(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits longer than readPatience")
+		t.Skip("waits longer than readPatience: runs without -short")
 	}
 	t.Parallel()
 	_, c, _ := redacting(t, nil)

@@ -221,7 +221,13 @@ func (s *stage) keys(t *testing.T) {
 		}
 		s.KeyID = id
 	}
-	t.Cleanup(func() { unix.KeyctlInt(unix.KEYCTL_REVOKE, s.KeyID, 0, 0, 0) })
+	// The session's goes with this thread. The user's would stay, and a uid may have 200 (keyrings(7)); it is not
+	// revoked but taken out, since only who possesses a key may revoke it, and this session does not.
+	t.Cleanup(func() {
+		if _, err := unix.KeyctlInt(unix.KEYCTL_UNLINK, s.KeyID, unix.KEY_SPEC_USER_KEYRING, 0, 0); err != nil {
+			t.Errorf("a key stays with the user: %v", err)
+		}
+	})
 }
 
 // haunt starts the victim, of the tool's own uid outside, and listens for signals that were not meant for here.

@@ -112,6 +112,13 @@ func (t *Table) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Table") 
 // is found as it is and escaped, but not in hex or base64, where it would be found everywhere. A secret
 // keeps the category it was first learned under.
 func (t *Table) Learn(category, secret string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.learn(category, secret)
+}
+
+// learn is Learn for who holds t.mu.
+func (t *Table) learn(category, secret string) {
 	if v := visible(secret); strings.TrimSpace(v) != "" {
 		secret = v
 	}
@@ -119,8 +126,6 @@ func (t *Table) Learn(category, secret string) {
 	if secret == "" {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.known[secret] {
 		return
 	}

@@ -75,21 +75,19 @@ const maxLearned = 4096
 // else in its encodings too.
 func (t *Table) learnOnce(c Category, text string) bool {
 	t.mu.Lock()
-	known := t.known[strings.TrimSpace(text)] || t.given[text]
-	if !known {
-		if len(t.given) >= maxLearned {
-			t.mu.Unlock()
-			return false
-		}
-		t.given[text] = true
-		if Pseudonym(c) {
-			t.index.add(pattern{form{core: text}, c})
-		}
+	defer t.mu.Unlock()
+	switch {
+	case t.given[text] || t.known[strings.TrimSpace(text)]:
+		return true
+	case len(t.given) >= maxLearned:
+		return false
 	}
-	t.mu.Unlock()
-	if !known && !Pseudonym(c) {
-		t.Learn(c, text)
+	t.given[text] = true
+	if Pseudonym(c) {
+		t.index.add(pattern{form{core: text}, c})
+		return true
 	}
+	t.learn(c, text)
 	return true
 }
 
