@@ -29,9 +29,9 @@ refused() {
 	case " $want " in *" $got "*) ;; *) echo "exit code $got, want $want: $out"; exit 1;; esac
 	for word; do case $out in *"$word"*) ;; *) echo "not said: $word: $out"; exit 1;; esac; done
 }
-fill() { dd if=/dev/zero of="$BAILEY_HOME/fill" bs=4k >/dev/null 2>&1 || true; }
+fill() { dd if=/dev/zero of="$BAILEY_HOME/fill" bs=64k >/dev/null 2>&1 || true; }
 mkdir -p "$BAILEY_HOME"
-mount -t tmpfs -o size=2m,mode=0700 home "$BAILEY_HOME"
+mount -t tmpfs -o size=80m,mode=0700 home "$BAILEY_HOME"
 `
 	cmd := y.command("unshare", append(flags, "sh", "-c", prelude+script)...)
 	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(y.program)+":"+os.Getenv("PATH"))
@@ -47,7 +47,6 @@ mount -t tmpfs -o size=2m,mode=0700 home "$BAILEY_HOME"
 // space to start says so too.
 func TestFullDisk(t *testing.T) {
 	newYard(t).mounted(`
-dd if=/dev/zero of="$BAILEY_HOME/ballast" bs=1k count=1500 2>/dev/null
 bailey run system.echo -i message=before
 fill
 for n in 1 2 3 4 5 6 7 8 9; do bailey run system.echo -i message=$n >/dev/null 2>&1 || break; done # what was reserved

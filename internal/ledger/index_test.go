@@ -122,10 +122,12 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	}
 }
 
-// What the index says is what the ledger says, for every filter, also while it grows and in several segments.
+// What the index says is what the ledger says, for every filter, also while it grows and over segments, and after
+// a start.
 func TestIndexAnswersLikeTheScan(t *testing.T) {
 	dir := place(t)
-	l := open(t, Config{Dir: dir})
+	c := Config{Dir: dir, Segment: 16 << 10}
+	l := open(t, c)
 	x := indexed(t, l, &said{})
 	for round := range 4 {
 		varied(t, l, 60, uint64(round))
@@ -133,29 +135,13 @@ func TestIndexAnswersLikeTheScan(t *testing.T) {
 	}
 	do(t, x.Close())
 	do(t, l.Close())
-	splitFirst(t, dir, 100, 101, 250)
-	l = open(t, Config{Dir: dir})
+	l = open(t, c)
 	varied(t, l, 20, 9)
 	var log said
 	x = indexed(t, l, &log)
 	likeTheScan(t, x, 200)
-	if !strings.Contains(log.String(), "made anew") {
-		t.Errorf("its places were of one segment, there are four now: %s", &log)
-	}
-	varied(t, l, 20, 10)
-	likeTheScan(t, x, 100)
-}
-
-// split makes segments of the ledger's first, each beginning behind so many lines.
-func splitFirst(t *testing.T, dir string, behind ...int) {
-	t.Helper()
-	data, err := os.ReadFile(first(dir))
-	do(t, err)
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	from := 0
-	for i, to := range append(behind, len(lines)) {
-		do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)), bytes.Join(lines[from:to], nil), 0o600))
-		from = to
+	if r := verified(t, dir); r.Segments < 4 || log.String() != "" {
+		t.Errorf("%d segments, want some; the index said %q, want nothing", r.Segments, &log)
 	}
 }
 

@@ -81,7 +81,7 @@ func (w *writer) spare() error {
 		return unavailable(cure(err), err, "how much space the ledger's disk has is not known")
 	}
 	if free < uint64(w.keep) {
-		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d KiB left, and %d are kept in reserve", free>>10, w.keep>>10)
+		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
 	}
 	return nil
 }
