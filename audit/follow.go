@@ -15,7 +15,6 @@ import (
 // whether it was written well.
 func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 	b := bufio.NewReaderSize(r, 2*MaxLine)
-	d := sha256.New()
 	var text [2 * sha256.Size]byte
 	for off, head := int64(0), after; ; {
 		line, err := b.ReadSlice('\n')
@@ -29,7 +28,7 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		if err != nil {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Frame, Detail: err.Error()}
 		}
-		h := nextBy(d, head.Hash, raw)
+		h := next(head.Hash, raw)
 		hex.Encode(text[:], h[:])
 		if seq, ok := number(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "its number or hash does not follow from the entry before"}

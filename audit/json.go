@@ -22,8 +22,7 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	if len(data) == 0 || data[0] != '{' {
 		return "", "", errors.New("the data is not an object")
 	}
-	var stack [fewKeys][]byte
-	w := walker{b: data, keys: stack[:0], paired: kind == KindIntent || kind == KindOutcome}
+	w := walker{b: data, paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.value(1); err != nil {
 		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)
 	}
@@ -46,13 +45,14 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 // duplicate keys, keys in another case, white space, invalid UTF-8.
 type walker struct {
 	b       []byte
-	i       int      // the byte at hand
-	keys    [][]byte // of the objects that are open, outermost first
-	paired  bool     // the outermost object is an intent or an outcome
-	receipt string   // what its member "receipt" says
-	caged   bool     // the member of it at hand is "cage"
-	planned bool     // that has a member "planDigest"
-	plan    string   // what it says
+	i       int             // the byte at hand
+	keys    [fewKeys][]byte // of the objects that are open, outermost first; here, so that a walker needs no heap
+	held    int             // how many of keys
+	paired  bool            // the outermost object is an intent or an outcome
+	receipt string          // what its member "receipt" says
+	caged   bool            // the member of it at hand is "cage"
+	planned bool            // that has a member "planDigest"
+	plan    string          // what it says
 }
 
 var errSyntax = errors.New("not JSON without white space")
@@ -120,8 +120,8 @@ func (w *walker) object(depth int) error {
 	if w.take('}') {
 		return nil
 	}
-	seen := keys{base: len(w.keys), folded: w.paired && depth == 1}
-	defer func() { w.keys = w.keys[:seen.base] }()
+	seen := keys{base: w.held, folded: w.paired && depth == 1}
+	defer func() { w.held = seen.base }()
 	for {
 		if err := w.member(depth, &seen); err != nil {
 			return err

@@ -15,18 +15,19 @@ type keys struct {
 	many   map[string]bool
 }
 
-const fewKeys = 24
+const fewKeys = 40
 
 // add tells whether key is new.
 func (k *keys) add(w *walker, key []byte) bool {
-	own := w.keys[k.base:]
-	if k.many == nil && len(own) < fewKeys {
+	own := w.keys[k.base:w.held]
+	if k.many == nil && w.held < fewKeys {
 		for _, o := range own {
 			if bytes.Equal(o, key) || k.folded && mayFold(o, key) && bytes.EqualFold(o, key) {
 				return false
 			}
 		}
-		w.keys = append(w.keys, key)
+		w.keys[w.held] = key
+		w.held++
 		return true
 	}
 	if k.many == nil {

@@ -3,11 +3,9 @@ package audit
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"io"
 	"iter"
 )
@@ -73,14 +71,13 @@ func Scan(r io.Reader, after Head) iter.Seq2[Entry, error] {
 // scanner reads one segment.
 type scanner struct {
 	r       *bufio.Reader // holds two lines, so that a line's last MaxLine bytes are always at hand
-	sum     hash.Hash
 	segment int
 	head    Head  // of the last good entry
 	off     int64 // where the next line begins
 }
 
 func newScanner(r io.Reader, segment int, after Head) *scanner {
-	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), sum: sha256.New(), segment: segment, head: after}
+	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), segment: segment, head: after}
 }
 
 // next returns the next entry, io.EOF at the end.
@@ -100,7 +97,7 @@ func (s *scanner) next() (Entry, error) {
 	if err != nil {
 		return Entry{}, s.damaged(line, err)
 	}
-	e.Prev, e.Hash, e.Leaf = s.head.Hash, nextBy(s.sum, s.head.Hash, raw), Leaf(line)
+	e.Prev, e.Hash, e.Leaf = s.head.Hash, next(s.head.Hash, raw), Leaf(line)
 	if bad := s.follows(e, claimed); bad != nil {
 		return Entry{}, bad
 	}
