@@ -47,9 +47,9 @@
 // 1 to 253 characters out of [A-Za-z0-9._-]; its time is when the ledger began.
 //
 // The data of "intent" and "outcome" is a [bailey.Intent] and a [bailey.Outcome]. Both name a receipt in
-// their member "receipt", 1 to 64 characters out of [A-Za-z0-9._-], and no two of their own members may
-// differ in case alone, since readers exist that would take one for the other. A receipt has one intent and
-// after it at most one outcome. An intent without outcome is open: a call in progress, or one that a crash cut off.
+// their member "receipt", 1 to 64 characters out of [A-Za-z0-9._-]. The names of their own members, and of those of a
+// member "cage" that is an object, are ASCII; no two of one object differ in case alone, and none is "receipt", "cage" or
+// "planDigest" in another case, since readers exist that would take one for the other. A receipt has one intent and after it at most one outcome. An intent without outcome is open: a call in progress, or one that a crash cut off.
 //
 // Where an outcome has a member "cage" with a member "planDigest", that is 64 lower-case hexadecimal digits,
 // and an entry of kind "plan" before it has the same. The data of "plan" is either

@@ -120,7 +120,7 @@ func (w *walker) object(depth int) error {
 	if w.take('}') {
 		return nil
 	}
-	seen := keys{base: w.held, folded: w.paired && depth == 1}
+	seen := keys{base: w.held, folded: w.paired && (depth == 1 || depth == 2 && w.caged)}
 	defer func() { w.held = seen.base }()
 	for {
 		if err := w.member(depth, &seen); err != nil {
@@ -144,10 +144,13 @@ func (w *walker) member(depth int, seen *keys) error {
 	if err != nil {
 		return err
 	}
+	if seen.folded && !plainKey(key) {
+		return fmt.Errorf("the key %.80q is not ASCII, or one of ours in another case", key)
+	}
 	switch {
-	case seen.folded && string(key) == "receipt":
+	case w.paired && depth == 1 && string(key) == "receipt":
 		w.receipt, w.caged = w.plain(), false
-	case seen.folded:
+	case w.paired && depth == 1:
 		w.caged = string(key) == "cage"
 	case w.caged && depth == 2 && string(key) == "planDigest":
 		w.plan, w.planned = w.plain(), true

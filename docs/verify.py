@@ -30,6 +30,7 @@ KEY = re.compile(r'([^\s+\x00-\x1f\x7f-\x9f]{1,512})\+([0-9a-f]{8})\+([A-Za-z0-9
 NOTE = re.compile(r'(([^\s+\x00-\x1f\x7f-\x9f]{1,512})\n(0|[1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n)\n((?:— [^\s+\x00-\x1f\x7f-\x9f]+ [A-Za-z0-9+/]+={0,2}\n)+)')
 NAME = re.compile(r'[A-Za-z0-9._-]{1,64}')
 DIGEST = re.compile(r'[0-9a-f]{64}')
+OWN = {name.lower(): name for name in ("receipt", "cage", "planDigest")}
 
 
 class Against(Exception):
@@ -42,7 +43,9 @@ def need(holds, why, error=ValueError):
 
 
 def once(pairs):
-    need(len(dict(pairs)) == len(pairs), "a key stands twice in one object")
+    # Half of a surrogate pair stands for no character: all of them are the same.
+    keys = {key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for key, _ in pairs}
+    need(len(keys) == len(pairs), "a key stands twice in one object")
     return dict(pairs)
 
 
@@ -175,7 +178,11 @@ class Ledger:
         need(not re.search(rb"\s", STRING.sub(b"", data)), "white space outside strings")
         facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never)
         if kind in ("intent", "outcome"):
-            need(len({key.casefold() for key in facts}) == len(facts), "two keys differ in case alone")
+            for own in facts, facts.get("cage"):
+                names = list(own) if isinstance(own, dict) else []
+                need(all(map(str.isascii, names)), "a key is not ASCII")
+                need(len({name.lower() for name in names}) == len(names), "two keys differ in case alone")
+                need(all(OWN.get(name.lower(), name) == name for name in names), "a key is one of ours in another case")
             receipt = facts.get("receipt")
             need(isinstance(receipt, str) and NAME.fullmatch(receipt), "no receipt is named")
             need(b':"%s"' % receipt.encode() in data, "the receipt is written with escapes")
