@@ -193,7 +193,7 @@ func (l *Log) commit(g *group) {
 		return
 	}
 	if g.opens() {
-		if err := w.spare(); err != nil {
+		if err := w.spare(0); err != nil {
 			l.remake(g, notIntents, err)
 		}
 	}

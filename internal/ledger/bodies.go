@@ -98,12 +98,21 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 		return err
 	}
 	_, err = f.Write(append(salt[:], body...))
+	if err == nil && b.forgotten(id) { // looked for last: who forgets marks first and removes then
+		err = errors.New("it was forgotten")
+	}
 	if err != nil {
 		f.Close()
 		return errors.Join(err, b.remove(id, part))
 	}
 	b.fresh <- f
 	return nil
+}
+
+// forgotten tells whether the receipt's bodies were forgotten, also while its call is open.
+func (b *bodies) forgotten(id bailey.ReceiptID) bool {
+	_, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+forgottenPart))
+	return err == nil
 }
 
 // sync makes durable what was written, behind the calls.
@@ -143,6 +152,7 @@ func (b *bodies) sweep() error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range names {
 		if !bodyName().MatchString(name) {
 			continue
@@ -157,11 +167,11 @@ func (b *bodies) sweep() error {
 		} else if part == forgottenPart {
 			_, err = b.drop(id)
 		}
-		if err != nil {
-			return err
+		if err != nil && len(errs) < 10 {
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func split(name string) (bailey.ReceiptID, string) {
@@ -218,7 +228,7 @@ func (b *bodies) read(id bailey.ReceiptID, part string, said bailey.Body) ([]byt
 	}
 	f, err := b.dir.open(string(id)+"."+part, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+forgottenPart)); err == nil {
+		if b.forgotten(id) {
 			return none(nil, "it was forgotten")
 		}
 		return none(nil, fmt.Sprintf("bodies are kept for %d days; or it was forgotten, or lost", int(b.keep.Hours()/24)))

@@ -225,3 +225,39 @@ func TestHostileBlobs(t *testing.T) {
 		})
 	}
 }
+
+// What a call writes after it was forgotten is not stored, and one name that cannot be removed keeps no other.
+func TestForgottenWhileOpen(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	in := intent()
+	in.InputBody = &bailey.Body{Bytes: []byte("input")}
+	seal, err := l.Open(context.Background(), in)
+	do(t, err)
+	for content(filepath.Join(dir, "blobs", string(in.Receipt)+"."+InputPart)) == "" { // it is written beside the intent
+		time.Sleep(time.Millisecond)
+	}
+	_, err = l.Forget(context.Background(), Forgotten{Receipt: in.Receipt})
+	do(t, err)
+	do(t, seal(bailey.Outcome{Status: bailey.OK, Executed: new(true), StdoutBody: &bailey.Body{Bytes: []byte("output")}}))
+	if parts := l.bodies.kept(in.Receipt); len(parts) > 0 {
+		t.Errorf("%v are kept", parts)
+	}
+	if !strings.Contains(content(first(dir)), `"stdoutBody":{"length":6,"body":"not stored"}`) {
+		t.Error("the outcome does not say so")
+	}
+}
+
+func TestSweepGoesOn(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	stuck, old := dir+"/blobs/a.input", dir+"/blobs/b.input"
+	do(t, os.MkdirAll(stuck+"/x", 0o700))
+	do(t, put(old, "x"))
+	long := time.Now().Add(-retention - time.Minute)
+	do(t, os.Chtimes(stuck, long, long))
+	do(t, os.Chtimes(old, long, long))
+	if err := l.bodies.sweep(); err == nil || content(old) != "" {
+		t.Errorf("%v; the other is there: %v", err, content(old) != "")
+	}
+}

@@ -161,6 +161,7 @@ func (d *directory) create(temp, name string, content io.Reader) error {
 		err = d.give(temp, name)
 	}
 	if err != nil {
+		d.remove(temp) // it may have filled the disk
 		return unavailable(cure(err), err, "%s could not be written", filepath.Join(d.path, name))
 	}
 	return nil

@@ -94,7 +94,10 @@ func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) 
 		return audit.KeyChange{}, err
 	}
 	if err := n.c.Log.rekey(ctx, change); err != nil {
-		return audit.KeyChange{}, errors.Join(err, n.c.Keys.Forget(public))
+		if !errors.Is(err, bailey.Unavailable) { // else it may stand in the log, and the key is the one that signs
+			err = errors.Join(err, n.c.Keys.Forget(public))
+		}
+		return audit.KeyChange{}, err
 	}
 	n.learned = false // it stands in the log, and is read from there
 	return change, n.learn()

@@ -5,6 +5,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"bailey"
 	"bailey/audit"
 )
 
@@ -160,4 +162,28 @@ func TestSecondSegment(t *testing.T) {
 	if r, err := Verify(dir); err != nil || r.OK || !strings.Contains(r.FirstBad.Detail, "receipts open") {
 		t.Errorf("%+v %v", r.FirstBad, err)
 	}
+}
+
+// TestNoCrashLeavesThatMuch: a tail longer than a group is no torn one, and nothing is copied; neither is one that the disk has
+// no room for.
+func TestNoCrashLeavesThatMuch(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	call(t, l)
+	do(t, l.Close())
+	st, err := os.Stat(first(dir))
+	do(t, err)
+	do(t, os.Truncate(first(dir), st.Size()+1<<27)) // sparse
+	if _, err := New(Config{Dir: dir}); !errors.Is(err, bailey.Conflict) || !strings.Contains(err.Error(), "more than a crash leaves") {
+		t.Error(err)
+	}
+	do(t, os.Truncate(first(dir), st.Size()+1<<20))
+	if _, err := New(Config{Dir: dir, Reserve: 1 << 60}); !errors.Is(err, bailey.Unavailable) {
+		t.Error(err)
+	}
+	if torn, _ := filepath.Glob(dir + "/torn*"); len(torn) > 0 {
+		t.Errorf("%v", torn)
+	}
+	l = open(t, Config{Dir: dir})
+	verified(t, dir)
 }

@@ -74,13 +74,13 @@ func (w *writer) reserve(g *group) error {
 	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
 }
 
-// spare says why the disk has no room for another call.
-func (w *writer) spare() error {
+// spare says why the disk has no room for so many bytes more without going into what stays free.
+func (w *writer) spare(bytes int64) error {
 	free, err := w.disk.Free()
 	if err != nil {
 		return unavailable(cure(err), err, "how much space the ledger's disk has is not known")
 	}
-	if free < uint64(w.keep) {
+	if free < uint64(w.keep+bytes) {
 		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
 	}
 	return nil
