@@ -17,12 +17,14 @@ const SuppressedEvent = "suppressed"
 type Suppressed struct {
 	Agent  string    `json:"agent"`
 	Person string    `json:"person,omitempty"`
+	Door   string    `json:"door,omitempty"`
 	Calls  int       `json:"calls"`
 	From   time.Time `json:"from"` // the first of them
 	To     time.Time `json:"to"`   // the last
 }
 
-// LimitConfig says how often a principal, an agent and the person it acts for, may call. Gate and Note have to be set.
+// LimitConfig says how often a principal, an agent and the person it acts for, may call through one door, so that an
+// agent in a loop leaves the person's own command line alone. Gate and Note have to be set.
 type LimitConfig struct {
 	Gate  Gate
 	Note  func(ctx context.Context, kind string, data any) error
@@ -46,7 +48,7 @@ type Limit struct {
 	total   uint64                // calls refused; guarded by mu
 }
 
-type principal struct{ agent, person string }
+type principal struct{ agent, person, door string }
 
 type bucket struct {
 	tokens  float64
@@ -80,7 +82,7 @@ func NewLimit(c LimitConfig) *Limit {
 
 // Do carries a call, unless its principal has asked too often.
 func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
-	if l.take(principal{call.Principal.Agent, call.Principal.Person}) {
+	if l.take(principal{call.Principal.Agent, call.Principal.Person, call.Door}) {
 		return l.Gate.Do(ctx, call)
 	}
 	return bailey.Result{Status: bailey.Refused, DryRun: call.DryRun, Err: &bailey.Error{
@@ -103,7 +105,7 @@ func (l *Limit) take(p principal) bool {
 		return true
 	}
 	if b.refused.Calls == 0 {
-		b.refused = Suppressed{Agent: p.agent, Person: p.person, From: now.UTC()}
+		b.refused = Suppressed{Agent: p.agent, Person: p.person, Door: p.door, From: now.UTC()}
 	}
 	l.total++
 	b.refused.Calls++
@@ -128,7 +130,7 @@ func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
 		l.forget(now)
 	}
 	if len(l.buckets) >= most {
-		p = principal{agent: "others"}
+		p = principal{agent: "others"} // through no door: nobody is called that
 		if b := l.buckets[p]; b != nil {
 			return p, b
 		}

@@ -54,6 +54,21 @@ func by(agent, person string) bailey.Call {
 	return bailey.Call{Principal: bailey.Principal{Agent: agent, Person: person}}
 }
 
+// An agent in a loop leaves the person's own door open.
+func TestLimitIsOfADoor(t *testing.T) {
+	now := time.Now()
+	l := NewLimit(LimitConfig{Gate: &counting{}, Note: (&notes{}).note, Rate: 1, Burst: 2, Every: time.Hour, Now: func() time.Time { return now }})
+	defer l.Close()
+	loop, own := by("local", "me"), by("local", "me")
+	loop.Door, own.Door = "mcp", "cli"
+	for range 10 {
+		l.Do(context.Background(), loop)
+	}
+	if r := l.Do(context.Background(), own); r.Err != nil {
+		t.Error(r.Err)
+	}
+}
+
 func TestLimit(t *testing.T) {
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
 	gate, said := &counting{}, &notes{}
@@ -135,7 +150,7 @@ func TestLimitIsBounded(t *testing.T) {
 	}
 	now = now.Add(time.Minute) // all of them are full again
 	l.Do(context.Background(), by("late", ""))
-	if l.buckets[principal{"late", ""}] == nil || len(l.buckets) > 3 {
+	if l.buckets[principal{"late", "", ""}] == nil || len(l.buckets) > 3 {
 		t.Errorf("%d buckets", len(l.buckets))
 	}
 	l.Close()
