@@ -140,17 +140,17 @@ func TestLoreIsCarried(t *testing.T) {
 		t.Fatalf("examples of %v, and %v are remembered", slices.Sorted(maps.Keys(made)), kindsOf(folds()))
 	}
 	starts, cut := 0, 0
-	for segment := int64(1500); segment < 400_000; segment += segment + 700 {
+	for _, segment := range []int64{1500, 50_000, 90_000, 100_000, 110_000, 300_000} {
 		dir := filepath.Join(t.TempDir(), "ledger")
 		l, s := openLog(t, dir, segment)
 		many := gateway.Repin{Capability: "many"} // so that the lore takes more entries than one
-		for n := range 150 {
+		for n := range min(segment/100, 150) {
 			many.Programs = append(many.Programs, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
 		}
 		if err := s.note(t.Context(), gateway.RepinEvent, many); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 60 {
+		for n := range 45 {
 			kind := kindsOf(s.folds)[r.IntN(len(made))]
 			if err := s.note(t.Context(), kind, made[kind]()); err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestLoreIsCarried(t *testing.T) {
 				s.write()
 			default:
 			}
-			if n%20 == 19 {
+			if n%15 == 14 {
 				if err := l.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -289,6 +289,7 @@ func TestLoreIsRefused(t *testing.T) {
 		"with a text that was changed": {altered(func(l []part) { l[1].Text = strings.Replace(l[1].Text, "/old/", "/new/", 1) }), false},
 		"of another format":            {altered(func(l []part) { l[0].Format++ }), false},
 		"of another number":            {altered(func(l []part) { l[0].Of++ }), false},
+		"with a number twice":          {altered(func(l []part) { l[0].Part++ }), false},
 		"of none":                      {[]any{part{Format: loreFormat, Digest: digestOf("")}}, false},
 		"of less than none":            {[]any{part{Format: loreFormat, Digest: digestOf(""), Part: -1, Of: -1}}, false},
 		"of very many":                 {[]any{part{Format: loreFormat, Part: 1 << 40, Of: 1 << 40}}, false},
@@ -336,6 +337,64 @@ func TestLoreIsRefused(t *testing.T) {
 		if got, err := back.lore(); err != nil || back.found != c.used || textOf(t, got) != textOf(t, want) {
 			t.Errorf("%s: used %v, %v, %d programs, want %d", name, back.found, err, len(got.Pins.Programs), len(want.Pins.Programs))
 		}
+	}
+}
+
+// TestFolds: what each kind of event changes.
+func TestFolds(t *testing.T) {
+	for _, c := range []struct{ events, want string }{
+		{"", `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
+		{`settings.apply {"digest":"a","workspaces":["/a"],"person":"p"}
+settings.apply {"digest":"b","workspaces":["/b"]}`, `{"settings":{"digest":"b","workspaces":["/b"]},"pins":{}}`},
+		{`client.configure {"client":"c","file":"/f"}
+client.configure {"client":"c","file":"/g"}
+client.undo {"client":"c","file":"/f"}
+client.undo {"client":"c","file":"/h"}`, `{"settings":{"digest":"","workspaces":null},"clients":{"/g":{"client":"c","scope":"","file":"/g","command":"","added":""}},"pins":{}}`},
+		{`tool.pin {"path":"/p","sha256":"1","command":"p"}
+tool.pin {"path":"/lib","sha256":"2"}
+tool.repin {"programs":[{"path":"/p","sha256":"3","command":"p"},{"path":"/q","sha256":"4"}]}`,
+			`{"settings":{"digest":"","workspaces":null},"pins":{"programs":{"/lib":"2","/p":"3","/q":"4"},"commands":{"p":"3"}}}`},
+	} {
+		var l lore
+		for line := range strings.Lines(c.events) {
+			kind, data, _ := strings.Cut(line, " ")
+			if err := folds()[kind](&l, []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := textOf(t, l); got != c.want {
+			t.Errorf("%s\ncome to\n%s\nwant\n%s", c.events, got, c.want)
+		}
+	}
+}
+
+// TestParts: whatever names hold, each part fits an entry and the whole comes back; what is beyond all bounds is not cut.
+func TestParts(t *testing.T) {
+	for _, c := range []string{"x", `"`, `\`, "<", "\u2028", "\x00", "ü", "\U0001f3f0", "\xff"} {
+		for shift := range 4 {
+			var l lore
+			l.configure(configuration{File: "/f", Command: strings.Repeat("x", shift) + strings.Repeat(c, 100_000)})
+			list, err := l.parts(folds())
+			if err != nil || len(list) < 4 {
+				t.Fatal(len(list), err)
+			}
+			var events []event
+			for _, p := range list {
+				data := []byte(textOf(t, p))
+				if _, err := audit.NewBody(memoryEvent, data); err != nil || len(data) > audit.MaxEntry-200 {
+					t.Errorf("%q: part %d has %d bytes: %v", c, p.Part, len(data), err)
+				}
+				events = append(events, event{1, memoryEvent, data})
+			}
+			if got, ok := readBack(folds(), events); !ok || textOf(t, got) != textOf(t, l) {
+				t.Errorf("%q does not come back", c)
+			}
+		}
+	}
+	var l lore
+	l.configure(configuration{Command: strings.Repeat("x", maxParts*partBytes)})
+	if list, err := l.parts(folds()); err == nil {
+		t.Errorf("%d parts", len(list))
 	}
 }
 

@@ -71,7 +71,7 @@ func (l *lore) parts(folds map[string]fold) ([]part, error) {
 // readBack returns the lore that the last of events completes, if it is one and was folded of the same kinds.
 func readBack(folds map[string]fold, events []event) (l lore, ok bool) {
 	last, ok := readPart(events, len(events)-1)
-	if !ok || last.Part != last.Of || last.Of > len(events) || last.Of > maxParts {
+	if !ok || last.Part != last.Of {
 		return lore{}, false
 	}
 	var text strings.Builder

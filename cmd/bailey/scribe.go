@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"bailey"
@@ -37,19 +36,10 @@ func (r *recall) Read(e audit.Entry) {
 	}
 }
 
-// Enough puts the segment before those that were read. A lore may have been cut by the end of it.
+// Enough puts the segment before those that were read. A lore that lies across two segments is not used: those before
+// hold another, or all that it says.
 func (r *recall) Enough() bool {
-	join := 0
-	for !r.found && join < len(r.events) && r.events[join].kind == memoryEvent {
-		join++
-	}
-	r.events, join = append(r.segment, r.events...), join+len(r.segment)
-	for end := join; !r.found && end > len(r.segment); end-- {
-		if base, ok := readBack(r.folds, r.events[:end]); ok {
-			r.base, r.events, r.found = base, slices.Clone(r.events[end:]), true
-		}
-	}
-	r.segment = nil
+	r.events, r.segment = append(r.segment, r.events...), nil
 	r.segments++
 	return r.found
 }
