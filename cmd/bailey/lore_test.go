@@ -373,7 +373,10 @@ func TestParts(t *testing.T) {
 	for _, c := range []string{"x", `"`, `\`, "<", "\u2028", "\x00", "ü", "\U0001f3f0", "\xff"} {
 		for shift := range 4 {
 			var l lore
-			l.configure(configuration{File: "/f", Command: strings.Repeat("x", shift) + strings.Repeat(c, 100_000)})
+			written := textOf(t, configuration{File: "/f", Command: strings.Repeat("x", shift) + strings.Repeat(c, 100_000)})
+			if err := folds()[configureEvent](&l, []byte(written)); err != nil {
+				t.Fatal(err)
+			}
 			list, err := l.parts(folds())
 			if err != nil || len(list) < 4 {
 				t.Fatal(len(list), err)
