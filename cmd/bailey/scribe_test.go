@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -182,4 +185,65 @@ func FuzzReadBack(f *testing.F) {
 			t.Errorf("%s, and again %s", textOf(t, got), textOf(t, same))
 		}
 	})
+}
+
+// BenchmarkStart opens a ledger of many receipts (BAILEY_BENCH_RECEIPTS; a million is what the figures are said of) that
+// holds no lore yet, and again with one.
+func BenchmarkStart(b *testing.B) {
+	n, _ := strconv.Atoi(os.Getenv("BAILEY_BENCH_RECEIPTS"))
+	dir := filepath.Join(b.TempDir(), "ledger")
+	writeReceipts(b, dir, max(n, 20_000))
+	for _, name := range []string{"first", "again"} {
+		began := time.Now()
+		l, s := openLog(b, dir, 0)
+		b.Logf("%s: opened and remembered in %v, %d programs", name, time.Since(began), len(s.lore.Pins.Programs))
+		began = time.Now()
+		at, err := l.Stand()
+		b.Logf("a look: %v for %d of %d entries in %d segments, %v", time.Since(began), at.Verified, at.Entries, at.Segments, errors.Join(err, l.Close()))
+	}
+}
+
+// writeReceipts writes a ledger without a writer: pins, and receipts in segments of 64 MiB.
+func writeReceipts(t testing.TB, dir string, receipts int) {
+	t.Helper()
+	check := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.Mkdir(dir, 0o700))
+	var out bytes.Buffer
+	var head audit.Head
+	var tree audit.Tree
+	segment, now := 0, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	entry := func(kind string, data any) {
+		line, hash, err := audit.Append(head.Hash, audit.Entry{Seq: head.Seq + 1, Time: now, Kind: kind, Data: []byte(textOf(t, data))})
+		check(err)
+		out.Write(line)
+		tree.Add(audit.Leaf(line))
+		head = audit.Head{Seq: head.Seq + 1, Hash: hash}
+	}
+	flush := func() {
+		segment++
+		check(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%08d.jsonl", segment)), out.Bytes(), 0o600))
+		out.Reset()
+	}
+	entry(audit.KindGenesis, audit.Genesis{Format: audit.Format, Origin: strings.Repeat("0", 32), Host: "castle"})
+	for i := range 12 {
+		entry(gateway.PinEvent, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: digestOf("x")}})
+	}
+	for i := range receipts {
+		id := bailey.ReceiptID(fmt.Sprintf("r-%026d", i))
+		entry(audit.KindIntent, bailey.Intent{Receipt: id, Capability: "git.status", Input: json.RawMessage(`{"repo":"."}`), Agent: "agent", Person: "me",
+			Host: "castle", Session: bailey.SessionID(fmt.Sprintf("s-%026d", i/50)), Door: "mcp", Dir: "/home/me/project", StartedAt: now})
+		entry(audit.KindOutcome, bailey.Outcome{Receipt: id, Status: bailey.OK, Decision: "allow", Executed: new(true),
+			Rules: []bailey.Rule{{ID: "starter", Source: "starter.cedar:3"}}, Argv: []string{"git", "status"}, EndedAt: now})
+		if out.Len() > 64<<20 {
+			flush()
+			start, err := audit.NewStart(head, tree, nil)
+			check(err)
+			entry(audit.KindSegment, start)
+		}
+	}
+	flush()
 }
