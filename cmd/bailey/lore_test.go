@@ -300,43 +300,48 @@ func TestLoreIsRefused(t *testing.T) {
 		"a part of more":               {[]any{map[string]any{"format": 1, "digest": "", "part": 1, "of": 1, "text": "", "later": 1}}, false},
 		"with an event in between":     {slices.Insert(anys(whole), 1, any(gateway.Pin{Program: bailey.Program{Path: "/between", SHA256: "9"}})), false},
 	} {
-		dir := filepath.Join(t.TempDir(), "ledger")
-		l, err := ledger.New(ledger.Config{Dir: dir})
-		if err != nil {
+		between(t, name, c.notes, c.used, big)
+	}
+}
+
+// between writes notes between two pins, and wants both remembered: over big where the notes are used, over what stands
+// before them where not.
+func between(t *testing.T, name string, notes []any, used bool, big lore) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l, err := ledger.New(ledger.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want lore
+	keep := func(data any) {
+		t.Helper()
+		kind := memoryEvent
+		if p, ok := data.(gateway.Pin); ok {
+			kind = gateway.PinEvent
+			want.Pins.Keep(p)
+		}
+		if err := l.Note(t.Context(), kind, data); err != nil {
 			t.Fatal(err)
 		}
-		want := lore{}
-		keep := func(kind string, data any) {
-			t.Helper()
-			if err := l.Note(t.Context(), kind, data); err != nil {
-				t.Fatal(err)
-			}
-			if p, ok := data.(gateway.Pin); ok {
-				want.Pins.Keep(p)
-			}
-		}
-		keep(gateway.PinEvent, gateway.Pin{Program: bailey.Program{Path: "/before", SHA256: "1"}})
-		for _, n := range c.notes {
-			if _, ok := n.(gateway.Pin); ok {
-				keep(gateway.PinEvent, n)
-				continue
-			}
-			keep(memoryEvent, n)
-		}
-		if c.used {
-			want.Pins = gateway.Digests{Programs: maps.Clone(big.Pins.Programs), Commands: big.Pins.Commands}
-		}
-		keep(gateway.PinEvent, gateway.Pin{Program: bailey.Program{Path: "/after", SHA256: "2"}})
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		back := newRecall()
-		if err := ledger.Backward(dir, back); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := back.lore(); err != nil || back.found != c.used || textOf(t, got) != textOf(t, want) {
-			t.Errorf("%s: used %v, %v, %d programs, want %d", name, back.found, err, len(got.Pins.Programs), len(want.Pins.Programs))
-		}
+	}
+	keep(gateway.Pin{Program: bailey.Program{Path: "/before", SHA256: "1"}})
+	for _, n := range notes {
+		keep(n)
+	}
+	if used {
+		want.Pins = gateway.Digests{Programs: maps.Clone(big.Pins.Programs), Commands: big.Pins.Commands}
+	}
+	keep(gateway.Pin{Program: bailey.Program{Path: "/after", SHA256: "2"}})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	back := newRecall()
+	if err := ledger.Backward(dir, back); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := back.lore(); err != nil || back.found != used || textOf(t, got) != textOf(t, want) {
+		t.Errorf("%s: used %v, %v, %d programs, want %d", name, back.found, err, len(got.Pins.Programs), len(want.Pins.Programs))
 	}
 }
 

@@ -61,7 +61,7 @@ func lastApplied(home gateway.Home) (gateway.Applied, error) {
 }
 
 // scribe stands between all that note and the ledger, and remembers what they noted. When a segment began it writes that
-// down, so that a start reads the last segment, or two, however old the ledger is.
+// down, so that a start reads the last segment, or a few after a kill, however old the ledger is.
 type scribe struct {
 	ledger *ledger.Log
 	log    *slog.Logger
