@@ -216,7 +216,7 @@ func (s *stack) rotate(ctx context.Context, q gateway.Query, from bailey.Call) (
 		return nil, err
 	}
 	event := map[string]any{"key": change.Key, "old": change.Old, "operator": q.Operator, "person": from.Principal.Person}
-	if err := s.ledger.Note(ctx, rotateAct, event); err != nil {
+	if err := s.scribe.note(ctx, rotateAct, event); err != nil {
 		return nil, err
 	}
 	_, err = s.notary.Sign(ctx)

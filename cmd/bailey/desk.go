@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"io/fs"
 	"log/slog"
-	"os"
+	"maps"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"sync"
 
 	"bailey"
-	"bailey/audit"
 	"bailey/internal/gateway"
 )
 
@@ -43,45 +38,11 @@ type desk struct {
 	configured map[string]configuration // by file; guarded by mu
 }
 
-// openDesk reads what operators did from the home's ledger, which nobody writes to yet, and opens the home's
-// settings. learn sees every other entry.
-func openDesk(home gateway.Home, w *gateway.Workspaces, r *gateway.Redaction, note func(context.Context, string, any) error,
-	learn func(kind string, data []byte) error, log *slog.Logger) (*desk, error) {
-	d := &desk{note: note, configured: map[string]configuration{}}
-	var last gateway.Applied
-	err := eachEntry(home.Ledger(), func(e audit.Entry) error {
-		switch e.Kind {
-		case gateway.ApplyEvent:
-			last = gateway.Applied{}
-			return json.Unmarshal(e.Data, &last)
-		case configureEvent, undoEvent:
-			var c configuration
-			if err := json.Unmarshal(e.Data, &c); err != nil {
-				return err
-			}
-			d.keep(e.Kind, c)
-		default:
-			return learn(e.Kind, e.Data)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what operators did cannot be read from the ledger", Hint: "bailey audit verify", Err: err}
-	}
-	d.settings, err = gateway.OpenSettings(home, w, r, last, note, log)
-	return d, err
-}
-
-// lastApplied reads what operators applied last from the ledger of a home without a gateway.
-func lastApplied(home gateway.Home) (last gateway.Applied, err error) {
-	err = eachEntry(home.Ledger(), func(e audit.Entry) error {
-		if e.Kind != gateway.ApplyEvent {
-			return nil
-		}
-		last = gateway.Applied{}
-		return json.Unmarshal(e.Data, &last)
-	})
-	return last, err
+// openDesk knows what operators did, and opens the home's settings.
+func openDesk(home gateway.Home, w *gateway.Workspaces, r *gateway.Redaction, known lore, note func(context.Context, string, any) error,
+	log *slog.Logger) (*desk, error) {
+	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
+	return &desk{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
 }
 
 func (d *desk) keep(kind string, c configuration) {
@@ -89,42 +50,10 @@ func (d *desk) keep(kind string, c configuration) {
 		delete(d.configured, c.File)
 		return
 	}
+	if d.configured == nil {
+		d.configured = map[string]configuration{}
+	}
 	d.configured[c.File] = c
-}
-
-// eachEntry reads a ledger that nobody writes to, in its order.
-func eachEntry(dir string, see func(audit.Entry) error) error {
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	segment := regexp.MustCompile(`^[0-9]{8}\.jsonl$`)
-	list = slices.DeleteFunc(list, func(d fs.DirEntry) bool { return !segment.MatchString(d.Name()) })
-	var head audit.Head
-	for _, entry := range list {
-		if head, err = scanSegment(filepath.Join(dir, entry.Name()), head, see); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func scanSegment(name string, head audit.Head, see func(audit.Entry) error) (audit.Head, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return head, err
-	}
-	defer f.Close()
-	for e, err := range audit.Scan(f, head) {
-		if err == nil {
-			err = see(e)
-		}
-		if err != nil {
-			return head, err
-		}
-		head = audit.Head{Seq: e.Seq, Hash: e.Hash}
-	}
-	return head, nil
 }
 
 // state is a look: the settings file beside what was applied.

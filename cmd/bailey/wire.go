@@ -32,6 +32,7 @@ import (
 // stack is everything a gateway is made of, wired.
 type stack struct {
 	ledger  *ledger.Log
+	scribe  *scribe // through which all note
 	index   *ledger.Index
 	notary  *ledger.Notary
 	catalog *pack.Catalog
@@ -78,18 +79,18 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.workspaces, err = s.spine(home, s.observe); err != nil {
 		return s, err
 	}
-	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.ledger.Note, s.pins.Learn, log); err != nil {
+	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
 		return s, err
 	}
-	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Log: log})
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.ledger.Note, Log: log,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
 	})
 	if err != nil {
 		return s, err
 	}
-	return s, s.ledger.Note(ctx, "gateway.start", map[string]any{
+	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
 		"version": version, "pid": os.Getpid(), "policy": s.policy.Digest(), "packs": s.packs(),
 		"manifests": s.manifests(), "settings": s.desk.settings.Digest(),
 	})
@@ -106,7 +107,11 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log, Newest: signed}); err != nil {
+	past := newRecall()
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.log, Newest: signed, Read: past.Read}); err != nil {
+		return nil, err
+	}
+	if s.scribe, err = openScribe(s.ledger, past, s.log); err != nil {
 		return nil, err
 	}
 	s.notary = openNotary(home, s.ledger, signed)
@@ -126,13 +131,13 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if s.cages, err = openJail(masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(s.cages, s.ledger.Note)
+	s.pins = gateway.NewPins(s.cages, s.scribe.lore.Pins, s.scribe.note)
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
 	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
-	s.queue = approve.New(approve.Config{Note: s.ledger.Note, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
@@ -192,6 +197,7 @@ func (s *stack) serve(ctx context.Context) error {
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
 	g.Go(func() error { return s.index.Run(ctx) })
+	g.Go(func() error { return s.scribe.run(ctx) })
 	return g.Wait()
 }
 
@@ -274,9 +280,9 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"explain":  s.explain,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
-		"search":  s.search,
-		keptLook:  s.keptSession,
-		"changes": s.changes,
+		"search":     s.search,
+		keptLook:     s.keptSession,
+		"changes":    s.changes,
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,

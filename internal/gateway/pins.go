@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -37,44 +37,36 @@ type Pins struct {
 	runner bailey.Runner
 	note   func(ctx context.Context, kind string, data any) error
 
-	mu       sync.Mutex        // one record at a time; guards what follows
-	programs map[string]string // digests by path
-	commands map[string]string // digests of the tools that commands led to
+	mu    sync.Mutex // one record at a time; guards what follows
+	known Digests
 }
 
-// NewPins knows nothing yet: Learn tells it what the ledger holds. note writes one event durably.
-func NewPins(runner bailey.Runner, note func(context.Context, string, any) error) *Pins {
-	return &Pins{runner: runner, note: note, programs: map[string]string{}, commands: map[string]string{}}
+// Digests are what programs are compared with. The zero Digests knows none.
+type Digests struct {
+	Programs map[string]string `json:"programs,omitempty"` // by path
+	Commands map[string]string `json:"commands,omitempty"` // of the tools that commands led to
 }
 
-// Learn takes one event of the ledger, in its order; kinds other than the two are none of its business.
-func (p *Pins) Learn(kind string, data []byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch kind {
-	case PinEvent:
-		var pin Pin
-		if err := json.Unmarshal(data, &pin); err != nil {
-			return err
-		}
-		p.keep(pin)
-	case RepinEvent:
-		var r Repin
-		if err := json.Unmarshal(data, &r); err != nil {
-			return err
-		}
-		p.keep(r.Programs...)
+// Keep takes pins in, as the ledger's events have them.
+func (d *Digests) Keep(pins ...Pin) {
+	if d.Programs == nil {
+		d.Programs = map[string]string{}
 	}
-	return nil
-}
-
-func (p *Pins) keep(pins ...Pin) {
+	if d.Commands == nil {
+		d.Commands = map[string]string{}
+	}
 	for _, pin := range pins {
-		p.programs[pin.Path] = pin.SHA256
+		d.Programs[pin.Path] = pin.SHA256
 		if pin.Command != "" {
-			p.commands[pin.Command] = pin.SHA256
+			d.Commands[pin.Command] = pin.SHA256
 		}
 	}
+}
+
+// NewPins knows what the ledger holds. note writes one event durably.
+func NewPins(runner bailey.Runner, known Digests, note func(context.Context, string, any) error) *Pins {
+	known.Programs, known.Commands = maps.Clone(known.Programs), maps.Clone(known.Commands)
+	return &Pins{runner: runner, note: note, known: known}
 }
 
 // Plan has the runner plan and says in the cage what its programs were.
@@ -105,9 +97,9 @@ func (p *Pins) compare(command string, programs []bailey.Program) []bailey.Progr
 	programs = slices.Clone(programs)
 	for i := range programs {
 		now := &programs[i]
-		was, known := p.programs[now.Path]
+		was, known := p.known.Programs[now.Path]
 		if !known && now.Copied {
-			was = p.commands[command]
+			was = p.known.Commands[command]
 		}
 		if now.Was = ""; was != now.SHA256 {
 			now.Was = was
@@ -128,14 +120,14 @@ func (p *Pins) record(ctx context.Context, command string, planned []bailey.Prog
 			return &bailey.Error{Kind: bailey.Conflict, Message: now.Path + " was run as another program meanwhile", Hint: "call again"}
 		case now.Copied && now.Was != "":
 			continue
-		case p.programs[now.Path] == now.SHA256 && (i > 0 || p.commands[command] == now.SHA256):
+		case p.known.Programs[now.Path] == now.SHA256 && (i > 0 || p.known.Commands[command] == now.SHA256):
 			continue
 		}
 		if err := p.note(ctx, PinEvent, pin); err != nil {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: "the digest of " + now.Path + " was not recorded, so it was not run",
 				Hint: bailey.HintOf(err), Err: err}
 		}
-		p.keep(pin)
+		p.known.Keep(pin)
 	}
 	return nil
 }
@@ -178,7 +170,7 @@ func (p *Pins) Repin(ctx context.Context, job bailey.Job, r Repin) error {
 	if err := p.note(ctx, RepinEvent, r); err != nil {
 		return err
 	}
-	p.keep(r.Programs...)
+	p.known.Keep(r.Programs...)
 	return nil
 }
 

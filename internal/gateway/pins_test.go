@@ -89,7 +89,7 @@ func call(t *testing.T, p *Pins, w *workbench, command string, programs ...baile
 func TestPins(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		w := &workbench{}
-		p := NewPins(w, w.note)
+		p := NewPins(w, Digests{}, w.note)
 		for i, c := range []struct {
 			command  string
 			programs []bailey.Program
@@ -131,19 +131,26 @@ func TestPins(t *testing.T) {
 // relearn is what a gateway that starts knows from the ledger.
 func relearn(t *testing.T, w *workbench) *Pins {
 	t.Helper()
-	p := NewPins(w, w.note)
-	for _, n := range append([]string{`session.start {"path":"/x","sha256":"y"}`}, w.notes...) {
+	var known Digests
+	for _, n := range w.notes {
 		kind, data, _ := strings.Cut(n, " ")
-		if err := p.Learn(kind, []byte(data)); err != nil {
+		var pin Pin
+		var r Repin
+		into := map[string]any{PinEvent: &pin, RepinEvent: &r}[kind]
+		if err := json.Unmarshal([]byte(data), into); err != nil {
 			t.Fatal(err)
 		}
+		if kind == PinEvent {
+			r.Programs = []Pin{pin}
+		}
+		known.Keep(r.Programs...)
 	}
-	return p
+	return NewPins(w, known, w.note)
 }
 
 func TestPinNotes(t *testing.T) {
 	w := &workbench{}
-	p := NewPins(w, w.note)
+	p := NewPins(w, Digests{}, w.note)
 	call(t, p, w, "date", theirs("/bin/date", "d1"))
 	call(t, p, w, "git", roots("/bin/git", "g1"))
 	call(t, p, w, "git", roots("/bin/git", "g2"))
@@ -156,17 +163,12 @@ func TestPinNotes(t *testing.T) {
 			t.Errorf("%s, want %s", w.notes[i], want)
 		}
 	}
-	for _, kind := range []string{PinEvent, RepinEvent} {
-		if err := p.Learn(kind, []byte("[]")); err == nil {
-			t.Errorf("%s: an entry that is none was learnt", kind)
-		}
-	}
 }
 
 // TestUnrecordedPinRunsNothing: no program runs whose digest is not durable before.
 func TestUnrecordedPinRunsNothing(t *testing.T) {
 	w := &workbench{full: errors.New("no space")}
-	p := NewPins(w, w.note)
+	p := NewPins(w, Digests{}, w.note)
 	w.programs = []bailey.Program{roots("/git", "g1")}
 	for range 2 {
 		run, err := p.Plan(t.Context(), bailey.Job{Command: "git"})
@@ -187,7 +189,7 @@ func TestUnrecordedPinRunsNothing(t *testing.T) {
 // TestPlannedBeforeTheFirstRun: of two first calls with two contents one is the first; the other does not run.
 func TestPlannedBeforeTheFirstRun(t *testing.T) {
 	w := &workbench{}
-	p := NewPins(w, w.note)
+	p := NewPins(w, Digests{}, w.note)
 	var runs []bailey.Run
 	for _, digest := range []string{"t1", "t2"} {
 		w.programs = []bailey.Program{theirs("/tool", digest)}
@@ -207,7 +209,7 @@ func TestPlannedBeforeTheFirstRun(t *testing.T) {
 
 func TestRepin(t *testing.T) {
 	w := &workbench{}
-	p := NewPins(w, w.note)
+	p := NewPins(w, Digests{}, w.note)
 	job := bailey.Job{Command: "tool"}
 	call(t, p, w, "tool", theirs("/tool", "t1"), theirs("/lib", "l1"), roots("/ld", "d1"))
 	w.programs = []bailey.Program{theirs("/tool", "t2"), theirs("/lib", "l1"), roots("/ld", "d2")}
@@ -251,7 +253,7 @@ func TestRepin(t *testing.T) {
 
 func TestPinsTogether(t *testing.T) {
 	w := &workbench{programs: []bailey.Program{theirs("/tool", "t1"), roots("/ld", "d1")}}
-	p := NewPins(w, w.note)
+	p := NewPins(w, Digests{}, w.note)
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {

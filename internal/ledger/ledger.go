@@ -73,6 +73,8 @@ type Config struct {
 	// Newest is the checkpoint that was signed last ([Notary]): a ledger that does not hold what it names is refused. nil
 	// is none.
 	Newest []byte
+	// Read is shown the entries of the last segment as opening verifies them; nil is nobody. Those before it, [Log.Before] shows.
+	Read func(audit.Entry)
 }
 
 // Log is an open ledger. Its methods may be called from many goroutines.
@@ -84,6 +86,11 @@ type Log struct {
 
 	bodies   *bodies
 	noOutput bool
+
+	before past              // set once
+	read   func(audit.Entry) // [Config.Read]
+
+	rotated chan struct{} // holds one: a segment began
 
 	wake  chan struct{} // holds one: something waits
 	stop  chan struct{} // closed by Close
@@ -111,7 +118,7 @@ type position struct {
 // Its errors name cause and cure.
 func New(c Config) (*Log, error) {
 	l := &Log{
-		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host,
+		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{}, stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if l.log == nil {
@@ -119,6 +126,9 @@ func New(c Config) (*Log, error) {
 	}
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.read == nil {
+		l.read = func(audit.Entry) {}
 	}
 	if err := makeDir(c.Dir); err != nil {
 		return nil, unavailable("give the ledger a directory that can be made: BAILEY_HOME on a disk you can write", err, "the ledger has no directory")

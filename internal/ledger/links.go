@@ -38,6 +38,15 @@ func (d *directory) links(names []string) (start audit.Start, err error) {
 
 // begins reads a segment's first line, which has to follow after end.
 func begins(f *os.File, end audit.Head) (audit.Start, error) {
+	start, err := firstOf(f)
+	if err == nil && start.After() != end {
+		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size, start.Head, end.Seq, end.Hash)
+	}
+	return start, err
+}
+
+// firstOf reads what a segment's first line says.
+func firstOf(f *os.File) (audit.Start, error) {
 	line, err := bufio.NewReaderSize(io.LimitReader(f, audit.MaxLine+1), 4<<10).ReadBytes('\n')
 	if err == io.EOF && len(line) == 0 {
 		return audit.Start{}, errors.New("the segment holds no entry")
@@ -45,11 +54,7 @@ func begins(f *os.File, end audit.Head) (audit.Start, error) {
 	if err != nil && err != io.EOF {
 		return audit.Start{}, err
 	}
-	start, err := audit.ReadStart(line)
-	if err == nil && start.After() != end {
-		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size, start.Head, end.Seq, end.Hash)
-	}
-	return start, err
+	return audit.ReadStart(line)
 }
 
 // lastOf returns what a segment's last line says of itself.

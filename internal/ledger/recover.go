@@ -80,6 +80,7 @@ func (l *Log) recover(names []string, c Config) error {
 	if err != nil {
 		return err
 	}
+	l.before = past{names[:len(names)-1], start.After()}
 	newest, err := readPledge(c.Newest)
 	if err != nil {
 		return err
@@ -156,6 +157,7 @@ func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded ma
 		if err := l.learn(e, recorded); err != nil {
 			return nil, err
 		}
+		l.read(e)
 	}
 	if l.chain.last.IsZero() {
 		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty, Detail: "the segment holds no entry: somebody emptied it"}

@@ -40,7 +40,14 @@ func (l *Log) rotate() {
 		w.log.Warn("closing a segment that is full", "segment", w.name, "err", err)
 	}
 	l.chain, *w = chain, next
+	select {
+	case l.rotated <- struct{}{}:
+	default: // nobody has heard of the one before yet
+	}
 }
+
+// Rotated says that a segment began, once for all since it was heard last.
+func (l *Log) Rotated() <-chan struct{} { return l.rotated }
 
 // next makes a segment that begins with what stands before it and holds the space of all that is open, and
 // gives it its name when all that is on the disk.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"bailey/internal/gateway"
+)
+
+// lore is all that a gateway remembers of its ledger beyond receipts: what entries of some kinds add up to. What they
+// say is nowhere else, so that a change of it shows. The zero lore is that of an empty ledger.
+//
+// It is written down as it stands here, and read again by a gateway that folds the same kinds ([lore.parts]). Who changes
+// what an entry of a known kind does, or a field, raises [loreFormat]: then nobody takes an older one for the whole.
+type lore struct {
+	Settings gateway.Applied          `json:"settings"`
+	Clients  map[string]configuration `json:"clients,omitempty"` // what init wrote and did not undo, by file
+	Pins     gateway.Digests          `json:"pins"`
+}
+
+// fold takes in the data of an entry. One that is malformed changes nothing.
+type fold func(l *lore, data []byte) error
+
+// folds has every kind of entry that is remembered. There is no other way for what an entry said to reach a gateway
+// that starts.
+func folds() map[string]fold {
+	return map[string]fold{
+		gateway.ApplyEvent: foldAs(func(l *lore, a gateway.Applied) { l.Settings = a }),
+		gateway.PinEvent:   foldAs(func(l *lore, p gateway.Pin) { l.Pins.Keep(p) }),
+		gateway.RepinEvent: foldAs(func(l *lore, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
+		configureEvent:     foldAs((*lore).configure),
+		undoEvent:          foldAs(func(l *lore, c configuration) { delete(l.Clients, c.File) }),
+	}
+}
+
+func foldAs[T any](take func(*lore, T)) fold {
+	return func(l *lore, data []byte) error {
+		var v T
+		if err := json.Unmarshal(data, &v); err != nil {
+			return err
+		}
+		take(l, v)
+		return nil
+	}
+}
+
+func (l *lore) configure(c configuration) {
+	if l.Clients == nil {
+		l.Clients = map[string]configuration{}
+	}
+	l.Clients[c.File] = c
+}
+
+// event is an entry that is remembered, or a part of what was written down.
+type event struct {
+	seq  uint64
+	kind string
+	data []byte
+}
+
+// take folds events in their order. Parts of what was written down say nothing new.
+func (l *lore) take(folds map[string]fold, events []event) error {
+	for _, e := range events {
+		if e.kind == memoryEvent {
+			continue
+		}
+		if err := folds[e.kind](l, e.data); err != nil {
+			return fmt.Errorf("entry %d of kind %s: %w", e.seq, e.kind, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+	"bailey/internal/redact"
+)
+
+// examples has an event of each kind that is remembered, made at random: names come again, and differ in case alone.
+func examples(r *rand.Rand) map[string]func() any {
+	name := func() string {
+		return fmt.Sprintf("%s/%c%d", strings.Repeat("\"<ü\u2028", r.IntN(20)), "aAß"[r.IntN(2)], r.IntN(12))
+	}
+	pin := func() gateway.Pin {
+		p := gateway.Pin{Program: bailey.Program{Path: name(), SHA256: fmt.Sprint(r.IntN(1000))}}
+		if r.IntN(2) == 0 {
+			p.Command = name()
+		}
+		return p
+	}
+	configured := func() any {
+		return configuration{Client: "claude-code", File: name(), Command: name(), Added: added(`{"a":1}`), Operator: gateway.Env}
+	}
+	return map[string]func() any{
+		gateway.ApplyEvent: func() any {
+			return gateway.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: gateway.Terminal,
+				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}
+		},
+		gateway.PinEvent:   func() any { return pin() },
+		gateway.RepinEvent: func() any { return gateway.Repin{Capability: "x.y", Programs: []gateway.Pin{pin(), pin()}} },
+		configureEvent:     configured,
+		undoEvent:          configured,
+	}
+}
+
+func textOf(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func anys(list []part) (out []any) {
+	for _, p := range list {
+		out = append(out, p)
+	}
+	return out
+}
+
+// linesOf are a ledger's, segment by segment.
+func linesOf(t testing.TB, dir string) (segments [][]string) {
+	t.Helper()
+	names, err := filepath.Glob(dir + "/*.jsonl")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		segments = append(segments, slices.Collect(strings.Lines(string(b))))
+	}
+	return segments
+}
+
+// truncations calls see with a copy of a ledger for every place at which its writer may have been killed, with the last
+// entry there and what all of them add up to.
+func truncations(t testing.TB, dir string, see func(dir string, last audit.Entry, all lore)) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "ledger")
+	if err := os.Mkdir(copied, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var all lore
+	var head audit.Head
+	kinds := folds()
+	for i, lines := range linesOf(t, dir) {
+		f, err := os.OpenFile(filepath.Join(copied, fmt.Sprintf("%08d.jsonl", i+1)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if _, err := f.WriteString(line); err != nil {
+				t.Fatal(err)
+			}
+			for e, err := range audit.Scan(strings.NewReader(line), head) {
+				if err == nil && kinds[e.Kind] != nil {
+					err = kinds[e.Kind](&all, e.Data)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				head = audit.Head{Seq: e.Seq, Hash: e.Hash}
+				see(copied, e, all)
+			}
+		}
+		f.Close()
+	}
+}
+
+func openLog(t testing.TB, dir string, segment int64) (*ledger.Log, *scribe) {
+	t.Helper()
+	r := newRecall()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	l, err := ledger.New(ledger.Config{Dir: dir, Segment: segment, Read: r.Read, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openScribe(l, r, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, s
+}
+
+// TestLoreIsCarried: whatever was noted, however long the lore, wherever segments begin, gateways end and a writer is
+// killed, a start from the end remembers what all entries add up to. And nothing that is remembered has no example here.
+func TestLoreIsCarried(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	made := examples(r)
+	if !slices.Equal(kindsOf(folds()), slices.Sorted(maps.Keys(made))) {
+		t.Fatalf("examples of %v, and %v are remembered", slices.Sorted(maps.Keys(made)), kindsOf(folds()))
+	}
+	starts, cut := 0, 0
+	for _, segment := range []int64{1500, 50_000, 90_000, 100_000, 110_000, 300_000} {
+		dir := filepath.Join(t.TempDir(), "ledger")
+		l, s := openLog(t, dir, segment)
+		many := gateway.Repin{Capability: "many"} // so that the lore takes more entries than one
+		for n := range min(segment/100, 150) {
+			many.Programs = append(many.Programs, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
+		}
+		if err := s.note(t.Context(), gateway.RepinEvent, many); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 45 {
+			kind := kindsOf(s.folds)[r.IntN(len(made))]
+			if err := s.note(t.Context(), kind, made[kind]()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.note(t.Context(), "question", map[string]string{"path": strings.Repeat("x", r.IntN(5000)), "sha256": "y"}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-l.Rotated():
+				s.write()
+			default:
+			}
+			if n%15 == 14 {
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				want := textOf(t, s.lore)
+				if l, s = openLog(t, dir, segment); textOf(t, s.lore) != want {
+					t.Fatalf("segments of %d: after a start\n%s\nbefore\n%s", segment, textOf(t, s.lore), want)
+				}
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		truncations(t, dir, func(dir string, last audit.Entry, all lore) {
+			back := newRecall()
+			if err := ledger.Backward(dir, back); err != nil {
+				t.Fatal(err)
+			}
+			got, err := back.lore()
+			if err != nil || textOf(t, got) != textOf(t, all) {
+				t.Fatalf("segments of %d, killed after entry %d: %v\n%s\nwant\n%s", segment, last.Seq, err, textOf(t, got), textOf(t, all))
+			}
+			if back.found {
+				starts++
+			}
+			if last.Kind == memoryEvent && len(back.events) > 0 {
+				cut++
+			}
+		})
+	}
+	t.Logf("%d starts from a lore, %d from between its parts", starts, cut)
+	if starts < 100 || cut < 10 {
+		t.Error("this tries nothing")
+	}
+}
+
+// TestLoreIsEnough: a start reads the last segment where a lore stands there, and one that had to read more writes it
+// down, once. Damage before that is for audit verify.
+func TestLoreIsEnough(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l, s := openLog(t, dir, 2000)
+	made := examples(rand.New(rand.NewPCG(1, 1)))[gateway.PinEvent]
+	for range 40 {
+		if err := s.note(t.Context(), gateway.PinEvent, made()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := textOf(t, s.lore)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(fmt.Sprint(linesOf(t, dir)), `"kind":"memory"`) {
+		t.Fatal("nobody heard that segments began")
+	}
+	for range 3 {
+		l, s = openLog(t, dir, 1<<20)
+		if textOf(t, s.lore) != want {
+			t.Fatalf("%s, want %s", textOf(t, s.lore), want)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(fmt.Sprint(linesOf(t, dir)), `"kind":"memory"`); n != 1 {
+			t.Fatalf("written down %d times", n)
+		}
+	}
+	second := filepath.Join(dir, "00000002.jsonl")
+	b, err := os.ReadFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(second, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, s = openLog(t, dir, 1<<20)
+	defer l.Close()
+	if textOf(t, s.lore) != want {
+		t.Error("it reads more than it needs")
+	}
+}
+
+// TestLoreIsRefused: a lore that is not whole, not as it was written, or of another version is none, and older entries are
+// read on. Damage refuses the start.
+func TestLoreIsRefused(t *testing.T) {
+	big := lore{}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 3000 {
+		big.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: fmt.Sprint("/old/", r.Uint64()), SHA256: "0"}})
+	}
+	whole, err := big.parts(folds())
+	if err != nil || len(whole) < 3 {
+		t.Fatal(len(whole), err)
+	}
+	other := folds()
+	other["later.kind"] = foldAs(func(*lore, struct{}) {})
+	newer, err := big.parts(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := part{Format: loreFormat, Part: 1, Of: 1}
+	unknown.Text = strings.Replace(textOf(t, written{kindsOf(folds()), lore{}}), `"pins":{`, `"pins":{"later":{},`, 1)
+	unknown.Digest = digestOf(unknown.Text)
+	altered := func(change func(list []part)) []any {
+		list := slices.Clone(whole)
+		change(list)
+		return anys(list)
+	}
+	trailing := part{Format: loreFormat, Part: 1, Of: 1, Text: textOf(t, written{kindsOf(folds()), lore{}}) + "{}"}
+	trailing.Digest = digestOf(trailing.Text)
+	for name, c := range map[string]struct {
+		notes []any
+		used  bool
+	}{
+		"whole":                        {anys(whole), true},
+		"twice":                        {anys(slices.Concat(whole, whole)), true},
+		"after half a one":             {anys(slices.Concat(whole[:2], whole)), true},
+		"before half a one":            {anys(slices.Concat(whole, whole[:2])), true},
+		"without its first":            {anys(whole[1:]), false},
+		"without its last":             {anys(whole[:len(whole)-1]), false},
+		"without one":                  {anys(slices.Concat(whole[:1], whole[2:])), false},
+		"in another order":             {altered(func(l []part) { l[0], l[1] = l[1], l[0] }), false},
+		"with another's part":          {altered(func(l []part) { l[1].Digest = digestOf("x") }), false},
+		"with a text that was changed": {altered(func(l []part) { l[1].Text = strings.Replace(l[1].Text, "/old/", "/new/", 1) }), false},
+		"of another format":            {altered(func(l []part) { l[0].Format++ }), false},
+		"of another number":            {altered(func(l []part) { l[0].Of++ }), false},
+		"with a number twice":          {altered(func(l []part) { l[0].Part++ }), false},
+		"of none":                      {[]any{part{Format: loreFormat, Digest: digestOf("")}}, false},
+		"of less than none":            {[]any{part{Format: loreFormat, Digest: digestOf(""), Part: -1, Of: -1}}, false},
+		"of very many":                 {[]any{part{Format: loreFormat, Part: 1 << 40, Of: 1 << 40}}, false},
+		"of other kinds":               {anys(newer), false},
+		"with what is not known":       {[]any{unknown}, false},
+		"with something behind":        {[]any{trailing}, false},
+		"no part":                      {[]any{map[string]any{"format": "1"}}, false},
+		"a part of more":               {[]any{map[string]any{"format": 1, "digest": "", "part": 1, "of": 1, "text": "", "later": 1}}, false},
+		"with an event in between":     {slices.Insert(anys(whole), 1, any(gateway.Pin{Program: bailey.Program{Path: "/between", SHA256: "9"}})), false},
+	} {
+		between(t, name, c.notes, c.used, big)
+	}
+}
+
+// between writes notes between two pins, and wants both remembered: over big where the notes are used, over what stands
+// before them where not.
+func between(t *testing.T, name string, notes []any, used bool, big lore) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l, err := ledger.New(ledger.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want lore
+	keep := func(data any) {
+		t.Helper()
+		kind := memoryEvent
+		if p, ok := data.(gateway.Pin); ok {
+			kind = gateway.PinEvent
+			want.Pins.Keep(p)
+		}
+		if err := l.Note(t.Context(), kind, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(gateway.Pin{Program: bailey.Program{Path: "/before", SHA256: "1"}})
+	for _, n := range notes {
+		keep(n)
+	}
+	if used {
+		want.Pins = gateway.Digests{Programs: maps.Clone(big.Pins.Programs), Commands: big.Pins.Commands}
+	}
+	keep(gateway.Pin{Program: bailey.Program{Path: "/after", SHA256: "2"}})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	back := newRecall()
+	if err := ledger.Backward(dir, back); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := back.lore(); err != nil || back.found != used || textOf(t, got) != textOf(t, want) {
+		t.Errorf("%s: used %v, %v, %d programs, want %d", name, back.found, err, len(got.Pins.Programs), len(want.Pins.Programs))
+	}
+}
+
+// TestFolds: what each kind of event changes.
+func TestFolds(t *testing.T) {
+	for _, c := range []struct{ events, want string }{
+		{"", `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
+		{`settings.apply {"digest":"a","workspaces":["/a"],"person":"p"}
+settings.apply {"digest":"b","workspaces":["/b"]}`, `{"settings":{"digest":"b","workspaces":["/b"]},"pins":{}}`},
+		{`client.configure {"client":"c","file":"/f"}
+client.configure {"client":"c","file":"/g"}
+client.undo {"client":"c","file":"/f"}
+client.undo {"client":"c","file":"/h"}`, `{"settings":{"digest":"","workspaces":null},"clients":{"/g":{"client":"c","scope":"","file":"/g","command":"","added":""}},"pins":{}}`},
+		{`tool.pin {"path":"/p","sha256":"1","command":"p"}
+tool.pin {"path":"/lib","sha256":"2"}
+tool.repin {"programs":[{"path":"/p","sha256":"3","command":"p"},{"path":"/q","sha256":"4"}]}`,
+			`{"settings":{"digest":"","workspaces":null},"pins":{"programs":{"/lib":"2","/p":"3","/q":"4"},"commands":{"p":"3"}}}`},
+	} {
+		var l lore
+		for line := range strings.Lines(c.events) {
+			kind, data, _ := strings.Cut(line, " ")
+			if err := folds()[kind](&l, []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := textOf(t, l); got != c.want {
+			t.Errorf("%s\ncome to\n%s\nwant\n%s", c.events, got, c.want)
+		}
+	}
+}
+
+// TestParts: whatever names hold, each part fits an entry and the whole comes back; what is beyond all bounds is not cut.
+func TestParts(t *testing.T) {
+	for _, c := range []string{"x", `"`, `\`, "<", "\u2028", "\x00", "ü", "\U0001f3f0", "\xff"} {
+		for shift := range 4 {
+			var l lore
+			written := textOf(t, configuration{File: "/f", Command: strings.Repeat("x", shift) + strings.Repeat(c, 100_000)})
+			if err := folds()[configureEvent](&l, []byte(written)); err != nil {
+				t.Fatal(err)
+			}
+			list, err := l.parts(folds())
+			if err != nil || len(list) < 4 {
+				t.Fatal(len(list), err)
+			}
+			var events []event
+			for _, p := range list {
+				data := []byte(textOf(t, p))
+				if _, err := audit.NewBody(memoryEvent, data); err != nil || len(data) > audit.MaxEntry-200 {
+					t.Errorf("%q: part %d has %d bytes: %v", c, p.Part, len(data), err)
+				}
+				events = append(events, event{1, memoryEvent, data})
+			}
+			if got, ok := readBack(folds(), events); !ok || textOf(t, got) != textOf(t, l) {
+				t.Errorf("%q does not come back", c)
+			}
+		}
+	}
+	var l lore
+	l.configure(configuration{Command: strings.Repeat("x", maxParts*partBytes)})
+	if list, err := l.parts(folds()); err == nil {
+		t.Errorf("%d parts", len(list))
+	}
+}
+
+// TestEventsAreRefused: what is malformed is neither noted nor passed over.
+func TestEventsAreRefused(t *testing.T) {
+	for kind := range folds() {
+		dir := filepath.Join(t.TempDir(), "ledger")
+		l, s := openLog(t, dir, 0)
+		if err := s.note(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.note(t.Context(), kind, struct{}{}); bailey.KindOf(err) != bailey.Unavailable || textOf(t, s.lore) != textOf(t, lore{}) {
+			t.Errorf("%s: the ledger is closed: %v, %s", kind, err, textOf(t, s.lore))
+		}
+		r := newRecall()
+		l, err := ledger.New(ledger.Config{Dir: dir, Read: r.Read})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openScribe(l, r, s.log); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) != "bailey audit verify" || !strings.Contains(err.Error(), kind) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		l.Close()
+	}
+}
+
+// TestLoreFormat: who changes what is written down changes this text, and with it loreFormat: a lore of before would else
+// be taken for the whole.
+func TestLoreFormat(t *testing.T) {
+	l := lore{Settings: gateway.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
+		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}
+	l.configure(configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
+	l.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
+	list, err := l.parts(folds())
+	if err != nil || len(list) != 1 {
+		t.Fatal(len(list), err)
+	}
+	const want = `{"kinds":["client.configure","client.undo","settings.apply","tool.pin","tool.repin"],` +
+		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
+		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
+		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}}}`
+	if list[0].Text != want || list[0].Format != 1 {
+		t.Errorf("format %d:\n%s\nwant format 1:\n%s", list[0].Format, list[0].Text, want)
+	}
+}
