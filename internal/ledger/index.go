@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"os"
 
 	"bailey"
 )
@@ -22,9 +21,13 @@ type IndexConfig struct {
 //
 // It is never ahead of the ledger: it is fed with durable entries alone, in transactions that carry the number, hash
 // and place of the last entry they hold. Before each answer that entry has to be where the ledger has it. An index
-// that is behind catches up. One of another ledger, of another schema, damaged, or ahead (the ledger was
-// restored from a copy) is deleted and made anew, and the operator's log says so. While it cannot be used,
-// the ledger is scanned instead. No call waits for it or fails with it.
+// that is behind catches up. One of another ledger, of another schema, damaged, ahead (the ledger was
+// restored from a copy) or written by somebody else is deleted and made anew, and the operator's log says so. While it
+// cannot be used, the ledger is scanned instead. No call waits for it or fails with it.
+//
+// While it is open no other SQLite can read or write it, and before and after each answer its files are as we left them.
+// While nobody has it open, who can write it can forge it: what must not be missing is read from the ledger ([Log.Receipt],
+// [Reader]).
 type Index struct {
 	path   string
 	ledger *Log
@@ -33,7 +36,7 @@ type Index struct {
 
 	turn   chan struct{} // held by whoever uses what stands below
 	db     *sql.DB       // nil until somebody asks
-	file   os.FileInfo   // as we left it
+	left   traces        // as we left it
 	mark   mark
 	whole  bool                        // it was fed once, and has its indexes
 	opened map[bailey.ReceiptID]uint64 // receipts without outcome that were fed since it was opened
@@ -102,7 +105,9 @@ func (x *Index) ready(ctx context.Context, do func() error) error {
 		return classify(err)
 	}
 	err := do()
-	x.file, _ = os.Lstat(x.path) // none: it was deleted meanwhile
+	if now := x.now(); err == nil && now != x.left && now.main != (stamp{}) { // one that was deleted meanwhile was whole
+		err = errForeign
+	}
 	return classify(err)
 }
 
@@ -117,18 +122,24 @@ func (x *Index) lock(ctx context.Context) error {
 
 func (x *Index) unlock() { <-x.turn }
 
-// Close lets the file go.
+// Close lets the file go, sealed when it is what we would answer for. What somebody else has written is deleted.
 func (x *Index) Close() error {
 	x.turn <- struct{}{}
 	defer x.unlock()
-	if x.db == nil {
+	now := x.now()
+	switch {
+	case x.db == nil:
 		return nil
+	case now.main == (stamp{}), now == x.left && !x.whole:
+		return x.shut()
+	case now == x.left:
+		err := x.seal()
+		if err == nil || !errors.Is(err, errForeign) {
+			return err
+		}
 	}
-	err := x.shut()
-	if now, lerr := os.Lstat(x.path); err != nil || !x.whole || lerr != nil || !os.SameFile(now, x.file) {
-		return err // it is not what we would answer for
-	}
-	return x.seal()
+	x.log.Warn("the index of receipts is deleted", "file", x.path, "why", errForeign)
+	return x.remove()
 }
 
 func (x *Index) shut() error {
