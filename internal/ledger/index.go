@@ -67,7 +67,7 @@ func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 		return page, err
 	}
 	x.log.Warn("the index of receipts gives no answer: the ledger is read through instead", "file", x.path, "err", err)
-	return x.ledger.scanFor(f)
+	return x.ledger.scanFor(ctx, f)
 }
 
 func (x *Index) find(ctx context.Context, f Filter) (page Page, err error) {

@@ -109,7 +109,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}
-		want, err := x.ledger.scanFor(f)
+		want, err := x.ledger.scanFor(context.Background(), f)
 		do(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v:\nindex %d receipts, more %v, head %d\nscan  %d receipts, more %v, head %d", f,
@@ -339,7 +339,7 @@ func TestIndexTogether(t *testing.T) {
 				f.Size = 90
 				do(t, f.check())
 				got, err := x.find(context.Background(), f)
-				want, werr := l.scanFor(f)
+				want, werr := l.scanFor(context.Background(), f)
 				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
 					t.Errorf("%+v: %d and %d receipts, %v %v", f, len(got.Records), len(want.Records), err, werr)
 				}
@@ -483,7 +483,7 @@ func TestPagesAreBounded(t *testing.T) {
 		do(t, err)
 	}
 	for _, find := range []func(Filter) (Page, error){
-		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, l.scanFor,
+		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, func(f Filter) (Page, error) { return l.scanFor(context.Background(), f) },
 	} {
 		got, pages, f := 0, 0, Filter{Oldest: true, Limit: MaxLimit}
 		for more := true; more; pages++ {
