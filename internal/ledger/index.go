@@ -26,7 +26,7 @@ type IndexConfig struct {
 // cannot be used, the ledger is scanned instead. No call waits for it or fails with it.
 //
 // While it is open no other SQLite can read or write it, and before and after each answer its files are as we left them.
-// While nobody has it open, who can write it can forge it: what must not be missing is read from the ledger ([Log.Receipt],
+// While nobody has it open, who can write it can forge it: what must not be missing is read from the ledger ([Index.Scan],
 // [Reader]).
 type Index struct {
 	path   string
@@ -34,6 +34,7 @@ type Index struct {
 	log    *slog.Logger
 	pages  int // most that the file may grow to, in pages; 0 is no bound. For tests
 
+	scans  chan struct{} // held by who reads the ledger through
 	turn   chan struct{} // held by whoever uses what stands below
 	db     *sql.DB       // nil until somebody asks
 	left   traces        // as we left it
@@ -45,7 +46,7 @@ type Index struct {
 
 // NewIndex makes an index and opens nothing.
 func NewIndex(c IndexConfig) *Index {
-	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
+	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
@@ -67,7 +68,19 @@ func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 		return page, err
 	}
 	x.log.Warn("the index of receipts gives no answer: the ledger is read through instead", "file", x.path, "err", err)
-	return x.ledger.scanFor(ctx, f)
+	return x.Scan(ctx, f)
+}
+
+// Scan reads the ledger itself through for the receipts that f wants, one who asks after another: it takes long, and whoever
+// may ask may ask often.
+func (x *Index) Scan(ctx context.Context, f Filter) (Page, error) {
+	select {
+	case x.scans <- struct{}{}:
+		defer func() { <-x.scans }()
+		return x.ledger.scanFor(ctx, f)
+	case <-ctx.Done():
+		return Page{}, context.Cause(ctx)
+	}
 }
 
 func (x *Index) find(ctx context.Context, f Filter) (page Page, err error) {

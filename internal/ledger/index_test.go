@@ -406,6 +406,25 @@ func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	}
 }
 
+// The ledger is read through for one who asks at a time, and for nobody who went away.
+func TestScansAreOneAtATime(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	id := call(t, l)
+	x := indexed(t, l, &said{})
+	x.scans <- struct{}{} // somebody's
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := x.Scan(ctx, Filter{ID: id}); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside another one: %v", err)
+	}
+	<-x.scans
+	for range 2 {
+		if page, err := x.Scan(context.Background(), Filter{ID: id}); err != nil || len(page.Records) != 1 {
+			t.Errorf("%d receipts, %v", len(page.Records), err)
+		}
+	}
+}
+
 // A first feeding that is broken off goes on where it was, over batches that part an intent from its outcome.
 func TestIndexIsFedInParts(t *testing.T) {
 	dir := place(t)

@@ -186,6 +186,9 @@ func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
 	if err := r.walk(ctx, func(p placed) error { return found.add(p.Entry) }); err != nil {
 		return Page{}, err
 	}
+	if found.page.Head.Seq == 0 {
+		return Page{}, missing(r.dir)
+	}
 	return found.finish()
 }
 
@@ -198,6 +201,9 @@ func (r *Reader) Each(ctx context.Context, f Filter, begin func(origin string, h
 	s := survey{dir: r.dir, open: map[bailey.ReceiptID]opened{}, late: map[uint64]line{}}
 	if err := r.walk(ctx, s.add); err != nil {
 		return err
+	}
+	if s.head.Seq == 0 {
+		return missing(r.dir)
 	}
 	s.finish()
 	if err := begin(s.origin, s.head); err != nil {

@@ -118,6 +118,12 @@ func TestReaderRefuses(t *testing.T) {
 			do(t, os.WriteFile(first(dir), bytes.Replace(data, []byte("git."), []byte("gut."), 1), 0o600))
 		}, bailey.Conflict},
 		"a segment gone": {func(t *testing.T, dir string) { do(t, os.Remove(filepath.Join(dir, segmentFile(2)))) }, bailey.Conflict},
+		"emptied": {func(t *testing.T, dir string) {
+			do(t, os.Remove(filepath.Join(dir, segmentFile(2))))
+			for i := 3; os.Remove(filepath.Join(dir, segmentFile(i))) == nil; i++ {
+			}
+			do(t, os.Truncate(first(dir), 0))
+		}, bailey.NotFound},
 		"the first gone": {func(t *testing.T, dir string) { do(t, os.Remove(first(dir))) }, nil},
 		"an entry gone": {func(t *testing.T, dir string) {
 			data, err := os.ReadFile(first(dir))
