@@ -90,14 +90,7 @@ func (s *stack) receipts(ctx context.Context, q gateway.Query, _ bailey.Call) (a
 		return nil, err
 	}
 	page, err := s.index.Find(ctx, f)
-	out := receiptList{Receipts: []receiptRow{}}
-	for _, r := range page.Records {
-		out.Receipts = append(out.Receipts, newReceiptRow(r))
-	}
-	if page.More {
-		out.Next = page.Records[len(page.Records)-1].Seq
-	}
-	return out, err
+	return newReceiptList(page), err
 }
 
 // receipt answers with one receipt, whole. That there is none, or none of its outcome, the index is not believed: who has
