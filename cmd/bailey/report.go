@@ -36,6 +36,7 @@ type report struct {
 	Calls     []reportedCall        `json:"calls"`
 	NotListed int                   `json:"notListed,omitempty"`
 	Ledger    reportedLedger        `json:"ledger"`
+	copied    string                // the directory it was read from, where that is no home's
 }
 
 type reportedCall struct {
@@ -87,7 +88,7 @@ func (a *app) reportVerb() *cobra.Command {
 }
 
 func (a *app) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *report, err error) {
-	r = &report{Session: id, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+	r = &report{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
 	switch {
 	case id == "": // no call has none
 	case dir != "":
@@ -204,7 +205,7 @@ func (r *report) write(w io.Writer) {
 	if r.NotListed > 0 {
 		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
 	}
-	line("\nTo verify: bailey audit verify. The ledger %s had %s entries; the hash of the last was\n%s.", r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
+	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.", strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
 	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
 }
 

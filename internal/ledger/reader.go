@@ -114,7 +114,7 @@ func uncopied(dir string, err error) error {
 		if Begun(filepath.Join(dir, "ledger")) {
 			hint = "it is in " + filepath.Join(dir, "ledger")
 		}
-		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: hint, Err: err}
+		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: hint}
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: "the ledger in " + dir + " cannot be read", Hint: hint, Err: err}
 }
