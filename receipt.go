@@ -45,7 +45,7 @@ const InlineCap = 4 << 10
 type Outcome struct {
 	Receipt        ReceiptID  `json:"receipt"`
 	Status         Status     `json:"outcome"`
-	Decision       string     `json:"decision"` // allow, ask, deny; "" when it never came to one
+	Decision       string     `json:"decision"` // allow, ask, deny; "" when it never came to one. Denied without PolicyDigest: a wall did, before policy
 	Rules          []Rule     `json:"rules,omitempty"`
 	Reason         string     `json:"reason,omitempty"`
 	Executed       *bool      `json:"executed"` // the tool was started; null when nobody knows

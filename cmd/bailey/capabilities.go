@@ -83,5 +83,5 @@ func indentValue(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return indent(b)
+	return unseen(indent(b))
 }

@@ -93,10 +93,11 @@ func writeJSON(w io.Writer, v any) error {
 
 func (a *app) exportVerb() *cobra.Command {
 	var w wanted
-	var format string
+	var format, dir string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write receipts for other programs: JSON lines, JSON, CSV, OCSF", Args: cobra.NoArgs,
 		Long: `Write receipts to stdout, oldest first, as the ledger is when the export begins: what ends later is open.
+The ledger's files are read, twice, and its chain checked; no index and no gateway is asked.
 Each record says where it stands in the ledger: origin, number and hash of its entries, and the size,
 which is how many entries the ledger had. Filters are those of receipts list.
 
@@ -120,36 +121,40 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 				return err
 			}
 			a.json = false // stdout holds records alone, whatever happens
-			return a.export(cmd.Context(), f, form)
+			return a.export(cmd.Context(), dir, f, form)
 		},
 	}
 	w.flags(cmd)
+	copyFlag(cmd, &dir)
 	cmd.Flags().StringVar(&format, "format", "", "`"+strings.Join(formatNames(), "|")+"`; jsonl, or json with --json")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (a *app) export(ctx context.Context, f ledger.Filter, form exporter) error {
-	out := bufio.NewWriterSize(a.stdout, 64<<10)
-	first := true
-	err := a.eachPage(ctx, f, func(p ledger.Page) error {
-		if first {
-			if err := form.begin(out, p.Origin, p.Head.Seq); err != nil {
-				return err
-			}
-		}
-		for i, r := range p.Records {
-			if err := form.record(out, first && i == 0, newExported(r, p.Origin, p.Head.Seq)); err != nil {
-				return err
-			}
-		}
-		first = first && len(p.Records) == 0
-		return nil
-	})
+// export reads the ledger itself: an index may lack what the ledger holds, and nobody would see it.
+func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form exporter) error {
+	r, err := a.reader(dir)
 	if err != nil {
 		return err
 	}
-	if err := form.end(out); err != nil {
+	defer r.Close()
+	out := bufio.NewWriterSize(a.stdout, 64<<10)
+	var from string
+	var size uint64
+	first := true
+	begin := func(origin string, head audit.Head) error {
+		from, size = origin, head.Seq
+		return form.begin(out, from, size)
+	}
+	err = r.Each(ctx, f, begin, func(r ledger.Record) error {
+		err := form.record(out, first, newExported(r, from, size))
+		first = false
+		return err
+	})
+	if err == nil {
+		err = form.end(out)
+	}
+	if err != nil {
 		return err
 	}
 	return out.Flush()

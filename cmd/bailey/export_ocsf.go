@@ -116,7 +116,7 @@ func newOCSF(r exported) ocsf {
 		ActivityID: ocsfOther, ActivityName: "Call", CategoryUID: ocsfApplication, CategoryName: "Application Activity",
 		ClassUID: ocsfAPIActivity, ClassName: "API Activity", TypeUID: ocsfAPIActivity*100 + ocsfOther, TypeName: "API Activity: Other",
 		Status: string(r.Status), Time: in.StartedAt.UnixMilli(), StartTime: in.StartedAt.UnixMilli(),
-		Message: string(in.Capability) + ": " + string(r.Status),
+		Message: string(in.Capability) + ": " + string(r.Status) + dryRun(in.DryRun),
 		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfProduct{"Bailey", "Bailey", version}, UID: string(r.Receipt),
 			LogName: "ledger", Sequence: r.Seq, OriginalTime: csvCell(in.StartedAt)},
 		Actor:       ocsfActor{AppName: in.Agent, Session: ocsfSession{string(in.Session)}},

@@ -151,7 +151,7 @@ func TestShellInACage(t *testing.T) {
 // TestShellIsEnded: whatever ends it, the terminal is the person's again and nothing of the cage lives on.
 func TestShellIsEnded(t *testing.T) {
 	y := newYard(t)
-	y.must(y.program, "receipts", "list") // starts the gateway, which would be the shell's child
+	y.must(y.program, "capabilities", "list") // starts the gateway, which would be the shell's child
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129, syscall.SIGQUIT: 131} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := y.shell(t)

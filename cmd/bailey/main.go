@@ -78,7 +78,7 @@ func run(ctx context.Context, stop func(), args []string) int {
 	root.SetArgs(args)
 	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
 	err := root.ExecuteContext(ctx)
-	if err == nil && out.err != nil {
+	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: out.err}
 	}
 	var code exit

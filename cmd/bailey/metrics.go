@@ -37,7 +37,7 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 			}
 			var r metricsReply
 			if err := (&gateway.Client{Home: home}).Look(cmd.Context(), gateway.Query{Verb: "metrics"}, &r); err != nil {
-				return err
+				return unmeasured(home, err)
 			}
 			if a.json {
 				return a.print(r)
@@ -46,6 +46,14 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 			return err
 		},
 	}
+}
+
+// unmeasured says what to do where there is no gateway to ask.
+func unmeasured(home gateway.Home, err error) error {
+	if !errors.Is(err, gateway.ErrUnreachable) || bailey.HintOf(err) != "" {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs in " + string(home) + ", and its counts ended with it", Hint: "the next call starts one, which counts from zero; bailey status tells what runs", Err: err}
 }
 
 // metrics is a look.

@@ -27,6 +27,7 @@ type receiptRow struct {
 	Session    bailey.SessionID    `json:"session"`
 	Door       string              `json:"door"`
 	Reason     string              `json:"reason,omitempty"`
+	DryRun     bool                `json:"dryRun"`
 	StartedAt  time.Time           `json:"startedAt"`
 }
 
@@ -35,10 +36,21 @@ type receiptList struct {
 	Next     uint64       `json:"next,omitempty"` // set when there are more: --before NEXT
 }
 
+func newReceiptList(p ledger.Page) receiptList {
+	out := receiptList{Receipts: []receiptRow{}}
+	for _, r := range p.Records {
+		out.Receipts = append(out.Receipts, newReceiptRow(r))
+	}
+	if p.More {
+		out.Next = p.Records[len(p.Records)-1].Seq
+	}
+	return out
+}
+
 func newReceiptRow(r ledger.Record) receiptRow {
 	row := receiptRow{
 		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
-		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, StartedAt: r.Intent.StartedAt,
+		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, StartedAt: r.Intent.StartedAt,
 	}
 	o := r.Outcome
 	if o == nil {
@@ -54,6 +66,11 @@ func newReceiptRow(r ledger.Record) receiptRow {
 	return row
 }
 
+// status is the outcome as a list shows it: nobody may take a dry run for a call that was made.
+func (r receiptRow) status() string { return string(r.Outcome) + dryRun(r.DryRun) }
+
+func dryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
+
 // why is the last column of a list: the rule of what went well, the reason of what did not.
 func (r receiptRow) why() string {
 	if r.Outcome == bailey.OK {
@@ -66,9 +83,10 @@ func (a *app) receiptsVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "receipts", Short: "What was asked, decided and done"}
 	var w wanted
 	var limit int
+	var dir string
 	list := &cobra.Command{
 		Use: "list", Short: "List receipts, newest first", Args: cobra.NoArgs,
-		Long:    "List receipts, newest first. Filters combine. An index finds them; what is shown is read from the ledger.",
+		Long:    "List receipts, newest first. Filters combine. An index finds them; what is shown is read from the ledger.\nbailey receipts export reads the ledger itself: take that where nothing may be missing.",
 		Example: "  bailey receipts list --status denied --since 7d\n  bailey receipts list --capability git.push --since 2026-11-03T09:00:00Z --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := w.filter(time.Now())
@@ -78,26 +96,50 @@ func (a *app) receiptsVerb() *cobra.Command {
 			if f.Limit = limit; limit < 1 || limit > ledger.MaxLimit {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--limit is from 1 to %d", ledger.MaxLimit), Hint: "--before goes on behind a list; bailey receipts export writes all"}
 			}
-			return look(cmd.Context(), a, gateway.Query{Verb: "receipts", Args: filterArgs(f)}, a.listed)
+			copied := func(r *ledger.Reader) (receiptList, error) {
+				page, err := r.Find(cmd.Context(), f)
+				return newReceiptList(page), err
+			}
+			return receiptsFrom(cmd.Context(), a, dir, gateway.Query{Verb: "receipts", Args: filterArgs(f)}, copied, a.listed)
 		},
 	}
 	w.flags(list)
 	list.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	list.Flags().Uint64Var(&w.Before, "before", 0, "only those before this `number`: goes on behind a list")
-	cmd.AddCommand(list, a.forgetVerb(), &cobra.Command{
+	copyFlag(list, &dir)
+	cmd.AddCommand(list, a.forgetVerb(), a.showVerb(), a.exportVerb(), a.reportVerb())
+	return cmd
+}
+
+func (a *app) showVerb() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
 		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output", Args: oneArg("a receipt"),
+		Long: "Show one receipt, whole, and what is kept of its arguments and output. That there is none is said after the ledger\nwas read through. With --ledger the receipt alone is shown.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := gateway.Query{Verb: "receipt", Args: map[string]any{"id": args[0]}}
-			return look(cmd.Context(), a, q, func(r shownReceipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
+			id := bailey.ReceiptID(args[0])
+			copied := func(r *ledger.Reader) (shownReceipt, error) {
+				page, err := r.Find(cmd.Context(), ledger.Filter{ID: id, Limit: 1})
+				if err == nil && (id == "" || len(page.Records) == 0) {
+					err = noReceipt(id)
+				}
+				if err != nil {
+					return shownReceipt{}, err
+				}
+				return shownReceipt{Record: page.Records[0]}, nil
+			}
+			q := gateway.Query{Verb: "receipt", Args: map[string]any{"id": id}}
+			return receiptsFrom(cmd.Context(), a, dir, q, copied, func(r shownReceipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
 		},
-	}, a.exportVerb(), a.reportVerb())
+	}
+	copyFlag(cmd, &dir)
 	return cmd
 }
 
 func (a *app) listed(l receiptList) {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, r := range l.Receipts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.Outcome, cell(r.why()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.status(), cell(r.why()))
 	}
 	w.Flush()
 	switch {

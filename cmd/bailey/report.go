@@ -36,6 +36,7 @@ type report struct {
 	Calls     []reportedCall        `json:"calls"`
 	NotListed int                   `json:"notListed,omitempty"`
 	Ledger    reportedLedger        `json:"ledger"`
+	copied    string                // the directory it was read from, where that is no home's
 }
 
 type reportedCall struct {
@@ -49,6 +50,7 @@ type reportedCall struct {
 	Argv       []string            `json:"argv,omitempty"`
 	Status     bailey.Status       `json:"status"`
 	Decision   string              `json:"decision,omitempty"`
+	Policy     string              `json:"policyDigest,omitempty"` // of the rules that were asked
 	Rules      []string            `json:"rules,omitempty"`
 	Cage       string              `json:"cage,omitempty"`
 	Executed   *bool               `json:"executed"` // null when nobody knows, or it is open
@@ -65,11 +67,12 @@ type reportedLedger struct {
 }
 
 func (a *app) reportVerb() *cobra.Command {
-	return &cobra.Command{
+	var dir string
+	cmd := &cobra.Command{
 		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed", Args: oneArg("a session"),
 		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]))
+			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
 			if err != nil {
 				return err
 			}
@@ -80,26 +83,46 @@ func (a *app) reportVerb() *cobra.Command {
 			return nil
 		},
 	}
+	copyFlag(cmd, &dir)
+	return cmd
 }
 
-func (a *app) reportOf(ctx context.Context, id bailey.SessionID) (*report, error) {
-	r := &report{Session: id, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
-	if id != "" {
-		err := a.eachPage(ctx, ledger.Filter{Session: id}, func(p ledger.Page) error {
-			r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
-			for _, record := range p.Records {
-				r.add(record)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+func (a *app) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *report, err error) {
+	r = &report{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+	switch {
+	case id == "": // no call has none
+	case dir != "":
+		err = r.fromCopy(ctx, a, dir)
+	default:
+		if err = begun(); err == nil {
+			err = a.patiently(func() error { return a.eachPage(ctx, ledger.Filter{Session: id}, r.addPage) })
 		}
 	}
-	if len(r.Calls) == 0 {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt is of a session %q", id), Hint: "bailey receipts list --json names the session of each"}
+	if err == nil && len(r.Calls) == 0 {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt is of a session %q", id), Hint: "bailey receipts list --json names the session of each"}
 	}
-	return r, nil
+	return r, err
+}
+
+func (r *report) fromCopy(ctx context.Context, a *app, dir string) error {
+	from, err := a.reader(dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	begin := func(origin string, head audit.Head) error {
+		r.Ledger = reportedLedger{origin, head.Seq, head.Hash}
+		return nil
+	}
+	return from.Each(ctx, ledger.Filter{Session: r.Session}, begin, func(record ledger.Record) error { r.add(record); return nil })
+}
+
+func (r *report) addPage(p ledger.Page) error {
+	r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
+	for _, record := range p.Records {
+		r.add(record)
+	}
+	return nil
 }
 
 func (r *report) add(record ledger.Record) {
@@ -137,7 +160,7 @@ func (r *report) add(record ledger.Record) {
 }
 
 func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
-	c.OutcomeSeq, c.Decision, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.Executed, o.ExitCode, o.Approval, o.Argv
+	c.OutcomeSeq, c.Decision, c.Policy, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.PolicyDigest, o.Executed, o.ExitCode, o.Approval, o.Argv
 	for _, rule := range o.Rules {
 		c.Rules = append(c.Rules, string(rule.ID))
 	}
@@ -170,9 +193,9 @@ func (r *report) write(w io.Writer) {
 	line("Asked for %s", counted(r.Asked))
 	line("Ran in    %s\n", cmp.Or(counted(r.Cages), "no cage: nothing was executed"))
 	for _, c := range r.Calls {
-		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, map[bool]string{true: " (dry run)"}[c.DryRun])
+		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, dryRun(c.DryRun))
 		line("    asked    %s", c.asked())
-		line("    decided  %s by %s%s", cmp.Or(c.Decision, "nothing"), cmp.Or(strings.Join(c.Rules, ", "), "no rule"), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
+		line("    decided  %s%s", c.decided(), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
 		line("    ran      %s", c.ran())
 		if c.Why != "" {
 			line("    why      %s", c.Why)
@@ -182,64 +205,6 @@ func (r *report) write(w io.Writer) {
 	if r.NotListed > 0 {
 		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
 	}
-	line("\nTo verify: bailey audit verify. The ledger %s had %s entries; the hash of the last was\n%s.", r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
+	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.", strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
 	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
-}
-
-// asked is the input in short; the receipt has it whole.
-func (c *reportedCall) asked() string {
-	if c.InputBytes > 0 {
-		return fmt.Sprintf("%d bytes of input, which the ledger does not hold", c.InputBytes)
-	}
-	return cmp.Or(brief(string(c.Input)), "no input")
-}
-
-// brief shows the beginning and the end of a long text.
-func brief(s string) string {
-	r := []rune(s)
-	if len(r) <= 200 {
-		return s
-	}
-	return string(r[:100]) + " … " + string(r[len(r)-100:])
-}
-
-// ran says what was executed, and in which cage.
-func (c *reportedCall) ran() string {
-	switch {
-	case c.Executed == nil:
-		return "nobody knows"
-	case !*c.Executed:
-		return "nothing"
-	}
-	code := ""
-	if c.ExitCode != nil {
-		code = fmt.Sprintf(", exit code %d", *c.ExitCode)
-	}
-	return fmt.Sprintf("in the cage %s%s: %s", cmp.Or(c.Cage, "none"), code, cmp.Or(brief(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
-}
-
-func entries(c reportedCall) string {
-	if c.OutcomeSeq == 0 {
-		return fmt.Sprintf("%d, no outcome yet", c.Seq)
-	}
-	return fmt.Sprintf("%d and %d", c.Seq, c.OutcomeSeq)
-}
-
-// counted words counts, the largest first.
-func counted[K ~string](counts map[K]int) string {
-	var names []K
-	total := 0
-	for name, n := range counts {
-		names, total = append(names, name), total+n
-	}
-	slices.SortFunc(names, func(a, b K) int { return cmp.Or(counts[b]-counts[a], strings.Compare(string(a), string(b))) })
-	var words []string
-	for i, name := range names {
-		if i == 20 {
-			words = append(words, fmt.Sprintf("%d other kinds", len(names)-i))
-			break
-		}
-		words = append(words, fmt.Sprintf("%d %s", counts[name], name))
-	}
-	return strings.Join(words, ", ")
 }

@@ -78,7 +78,7 @@ func (a *app) report(r gateway.Reply) error {
 			return err
 		}
 	case r.OK && r.DryRun:
-		fmt.Fprintf(a.stdout, "would run: %s\n  %s by %s\n", strings.Join(r.Argv, " "), r.Decision, ruleNames(r.Rules))
+		fmt.Fprintf(a.stdout, "would run: %s\n  %s by %s\n  receipt %s\n", strings.Join(r.Argv, " "), r.Decision, ruleNames(r.Rules), r.ReceiptID)
 	case !r.OK:
 		a.say(word(r), r.Reason, r.Hint)
 		if r.ReceiptID != "" {

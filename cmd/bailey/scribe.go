@@ -13,7 +13,7 @@ import (
 )
 
 // recall reads from a ledger's end until it knows what is remembered: to the newest lore that was written down whole, or
-// to the beginning. It is a [ledger.Reader].
+// to the beginning. It is a [ledger.Recaller].
 type recall struct {
 	folds    map[string]fold
 	segment  []event // of the one that is being read

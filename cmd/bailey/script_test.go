@@ -3,6 +3,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +37,7 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session,
+			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
@@ -103,6 +105,23 @@ func field(ts *testscript.TestScript, file, path string) any {
 		}
 	}
 	return v
+}
+
+// forge runs statements on the index of a home without a gateway and seals it anew, as anybody can who runs as the user.
+func forge(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs("home/index.db")
+	db, err := sql.Open("sqlite", "file:"+name)
+	ts.Check(err)
+	result, err := db.Exec(args[0])
+	ts.Check(err)
+	n, err := result.RowsAffected()
+	ts.Check(errors.Join(err, db.Close()))
+	if n == 0 {
+		ts.Fatalf("nothing was forged")
+	}
+	data, err := os.ReadFile(name)
+	ts.Check(err)
+	ts.Check(os.WriteFile(name+".sha256", fmt.Appendf(nil, "%x", sha256.Sum256(data)), 0o600))
 }
 
 // kill9 kills the home's gateway without a chance to tidy up.

@@ -127,3 +127,26 @@ func pty(t *testing.T) (master, slave *os.File) {
 	}
 	return master, slave
 }
+
+// TestSlowLooksSayWhy: on a terminal, and nowhere else, a long answer and a long reading say so.
+func TestSlowLooksSayWhy(t *testing.T) {
+	master, slave := pty(t)
+	s := &screen{asked: make(chan struct{})}
+	go s.watch(master)
+	defer slave.Close()
+	on := &app{stderr: slave}
+	until := func(words string, do func()) {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.text(), words); time.Sleep(10 * time.Millisecond) {
+			if do(); time.Now().After(deadline) {
+				t.Fatalf("%q, want %q", s.text(), words)
+			}
+		}
+	}
+	on.patiently(func() error { until("still looking", func() {}); return nil })
+	progress := on.progress()
+	until("reading the ledger: 40 %", func() { progress(2, 5) })
+	var off bytes.Buffer
+	if (&app{stderr: &off}).progress() != nil || (&app{stderr: &off}).terminal() {
+		t.Error("a file is told how far it is")
+	}
+}

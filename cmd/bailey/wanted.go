@@ -90,24 +90,40 @@ func (s *stack) receipts(ctx context.Context, q gateway.Query, _ bailey.Call) (a
 		return nil, err
 	}
 	page, err := s.index.Find(ctx, f)
-	out := receiptList{Receipts: []receiptRow{}}
-	for _, r := range page.Records {
-		out.Receipts = append(out.Receipts, newReceiptRow(r))
-	}
-	if page.More {
-		out.Next = page.Records[len(page.Records)-1].Seq
-	}
-	return out, err
+	return newReceiptList(page), err
 }
 
+// receipt answers with one receipt, whole. That there is none, or none of its outcome, the index is not believed: who has
+// written its file could have taken it out.
 func (s *stack) receipt(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
 	id := bailey.ReceiptID(text(q.Args, "id"))
-	page, err := s.index.Find(ctx, ledger.Filter{ID: id, Limit: 1})
-	if err == nil && (id == "" || len(page.Records) == 0) {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
+	f := ledger.Filter{ID: id, Limit: 1}
+	if !possible(id) {
+		return nil, noReceipt(id)
+	}
+	page, err := s.index.Find(ctx, f)
+	if err == nil && (len(page.Records) == 0 || page.Records[0].Outcome == nil && !s.isLive(id)) {
+		page, err = s.index.Scan(ctx, f)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if len(page.Records) == 0 {
+		return nil, noReceipt(id)
+	}
 	return s.show(page.Records[0]), nil
+}
+
+// possible tells whether a receipt can have such an id, so that nobody has the ledger read for another.
+func possible(id bailey.ReceiptID) bool {
+	return len(id) == len("r-")+26 && strings.HasPrefix(string(id), "r-")
+}
+
+func noReceipt(id bailey.ReceiptID) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
+}
+
+func (s *stack) isLive(id bailey.ReceiptID) bool {
+	calls, _ := s.live.Now()
+	return slices.ContainsFunc(calls, func(c gateway.LiveCall) bool { return c.Receipt == id })
 }

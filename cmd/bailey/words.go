@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,21 @@ func shown(s string) string {
 
 func strange(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
+}
+
+// unseen makes JSON in lines safe for a terminal, as shown does, and leaves it JSON of the same value.
+func unseen(lines string) string {
+	var b strings.Builder
+	for _, c := range lines {
+		if c == '\n' || !strange(c) {
+			b.WriteRune(c)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, c) {
+			fmt.Fprintf(&b, "\\u%04x", unit)
+		}
+	}
+	return b.String()
 }
 
 // cell is a text in a table: shown, and cut so that one row cannot push the others aside.

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"bailey"
+	"bailey/internal/ledger"
 )
 
 // TestShown: nothing a caller chose moves the cursor, starts a line or hides.
@@ -23,5 +27,57 @@ func TestShown(t *testing.T) {
 	}
 	if got := cell(strings.Repeat("x", 500)); len([]rune(got)) != 64 {
 		t.Errorf("a cell of %d characters", len([]rune(got)))
+	}
+}
+
+// TestShowsNothingStrange: a receipt on a terminal moves no cursor, in a list and whole, and whole it is JSON of the same value.
+func TestShowsNothingStrange(t *testing.T) {
+	const hostile = "a\x1b[2J\u009b1A\u202e\x7f\n\U000e0041\ufffd日本"
+	var shown shownReceipt
+	shown.Intent = bailey.Intent{Receipt: "r-1", Capability: hostile, Agent: hostile, Client: hostile}
+	shown.Outcome = &bailey.Outcome{Status: bailey.Failed, Reason: hostile}
+	whole := indentValue(shown)
+	var out strings.Builder
+	(&app{stdout: &out, stderr: &out}).listed(newReceiptList(ledger.Page{Records: []ledger.Record{shown.Record}}))
+	for _, text := range []string{whole, out.String()} {
+		if i := strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), strange); i >= 0 {
+			t.Errorf("%q reaches the terminal", text)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 {
+		t.Errorf("%d lines: %q", n, &out)
+	}
+	var back shownReceipt
+	if err := json.Unmarshal([]byte(whole), &back); err != nil || back.Intent.Client != hostile || back.Outcome.Reason != hostile {
+		t.Errorf("%+v %v", back, err)
+	}
+}
+
+// TestDryRunIsNoCall: nobody takes one for the other in a list.
+func TestDryRunIsNoCall(t *testing.T) {
+	for status, want := range map[bailey.Status]string{bailey.OK: "ok (dry run)", bailey.Refused: "denied (dry run)"} {
+		r := ledger.Record{}
+		r.Intent.DryRun, r.Outcome = true, &bailey.Outcome{Status: status}
+		var out strings.Builder
+		(&app{stdout: &out, stderr: &out}).listed(newReceiptList(ledger.Page{Records: []ledger.Record{r}}))
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q lacks %q", &out, want)
+		}
+	}
+}
+
+// TestDecided: a report says by which rule, and what it means that there was none.
+func TestDecided(t *testing.T) {
+	for want, o := range map[string]bailey.Outcome{
+		"allow by look":                        {Decision: "allow", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "look"}}},
+		"deny by never, nor":                   {Decision: "deny", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "never"}, {ID: "nor"}}},
+		"deny: no rule permits it":             {Decision: "deny", PolicyDigest: "p"},
+		"deny before any rule was asked":       {Decision: "deny"},
+		"nothing: it never came to a decision": {},
+	} {
+		var c reportedCall
+		if c.ended(2, &o); c.decided() != want {
+			t.Errorf("%q, want %q", c.decided(), want)
+		}
 	}
 }

@@ -118,6 +118,9 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 			if o.Status != c.status || res.Status != c.status {
 				t.Errorf("outcome %s, result %s, want %s (%v)", o.Status, res.Status, c.status, res.Err)
 			}
+			if o.Status == bailey.Refused && o.Decision == "" {
+				t.Error("a denial that does not say so")
+			}
 			ran := w.happened("run -- hello") && name != "cage not built"
 			if ran != c.runs || *o.Executed != c.runs {
 				t.Errorf("ran %v, receipt says executed %v, want %v: %v", ran, *o.Executed, c.runs, w.did)

@@ -66,7 +66,7 @@ func (c *course) outcome() bailey.Outcome {
 	if c.err != nil {
 		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
 	}
-	if c.decision.Made() {
+	if c.decision.Made() || o.Status == bailey.Refused { // by a rule, or by a wall before any was asked
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {

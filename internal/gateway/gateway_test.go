@@ -141,6 +141,32 @@ func TestHangUpKills(t *testing.T) {
 	}
 }
 
+// A look that takes long ends when its client goes away, an act does not.
+func TestHangUpEndsALook(t *testing.T) {
+	begun, ended := make(chan string, 2), make(chan string, 2)
+	long := func(ctx context.Context, q Query, _ bailey.Call) (any, error) {
+		begun <- q.Verb
+		select {
+		case <-ctx.Done():
+			ended <- q.Verb + " ended"
+		case <-time.After(map[string]time.Duration{"look": 10 * time.Second, "act": time.Second}[q.Verb]):
+			ended <- q.Verb + " done"
+		}
+		return nil, nil
+	}
+	_, client, _ := start(t, func(c *Config) { c.Looks["look"], c.Acts = long, map[string]Verb{"act": long} })
+	for verb, want := range map[string]string{"look": "look ended", "act": "act done"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-begun; cancel() }()
+		if err := client.Look(ctx, Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: the client got %v", verb, err)
+		}
+		if got := <-ended; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestHostileQueries(t *testing.T) {
 	_, client, _ := start(t, nil)
 	for name, frame := range map[string][]byte{

@@ -68,6 +68,9 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	case q.Verb == redactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
+		if act == nil { // an act is done once it is begun
+			go untilGone(conn, cancel)
+		}
 		answer, err := verb(ctx, q, from)
 		switch {
 		case err == nil:
@@ -126,11 +129,14 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	if q.Call.Stream {
 		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
 	}
-	go func() { // a client says nothing more: whatever comes is its end, and ends the call
-		conn.ReadFrame()
-		cancel(hungUp)
-	}()
+	go untilGone(conn, cancel)
 	conn.WriteJSON(frameResult, NewReply(g.Gate.Do(ctx, call)))
+}
+
+// untilGone ends what a client asked for when it goes away: it says nothing more, so whatever comes is its end.
+func untilGone(conn *peer.Conn, cancel context.CancelCauseFunc) {
+	conn.ReadFrame()
+	cancel(hungUp)
 }
 
 // stop ends the gateway for a client of any version. The ledger says who asked; if it cannot, the

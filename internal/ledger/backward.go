@@ -10,16 +10,16 @@ import (
 	"bailey/audit"
 )
 
-// Reader is shown a ledger from its end: a segment at a time, the newest first, and of each the entries in their order.
+// Recaller is shown a ledger from its end: a segment at a time, the newest first, and of each the entries in their order.
 // What it was shown counts once the reading returned without error: that a segment ends where the next begins shows last.
-type Reader interface {
+type Recaller interface {
 	Read(e audit.Entry)
 	// Enough is asked behind each segment. Who has enough is shown no older one.
 	Enough() bool
 }
 
 // Backward shows r the ledger in dir, which nobody writes to. A torn tail, which opening would cut off, is passed over.
-func Backward(dir string, r Reader) error {
+func Backward(dir string, r Recaller) error {
 	d, err := openDir(dir)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func Backward(dir string, r Reader) error {
 }
 
 // Before shows r the segments before the one that opening verified, which [Config.Read] was shown then.
-func (l *Log) Before(r Reader) error { return l.dir.backward(l.before.names, &l.before.end, r) }
+func (l *Log) Before(r Recaller) error { return l.dir.backward(l.before.names, &l.before.end, r) }
 
 // past is what stands before the segment that opening verified, and the head that it ends with.
 type past struct {
@@ -42,7 +42,7 @@ type past struct {
 }
 
 // backward shows r the segments, the last of which ends with end: nil is not known.
-func (d *directory) backward(names []string, end *audit.Head, r Reader) error {
+func (d *directory) backward(names []string, end *audit.Head, r Recaller) error {
 	for i := len(names) - 1; i >= 0; i-- {
 		start, head, err := d.show(names[i], i > 0, r)
 		var bad *audit.Bad
@@ -66,7 +66,7 @@ func (d *directory) backward(names []string, end *audit.Head, r Reader) error {
 }
 
 // show shows r one segment. carries tells that it is not the ledger's first.
-func (d *directory) show(name string, carries bool, r Reader) (start audit.Start, head audit.Head, err error) {
+func (d *directory) show(name string, carries bool, r Recaller) (start audit.Start, head audit.Head, err error) {
 	f, err := d.open(name, os.O_RDONLY)
 	if err != nil {
 		return start, head, err

@@ -100,6 +100,7 @@ func (x *Index) commit(ctx context.Context, b *batch) error {
 	if b.entries == 0 {
 		return nil
 	}
+	defer x.note() // also of what is taken back
 	tx, err := x.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

@@ -131,10 +131,15 @@ func (d *directory) segments() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return segmentNames(d.path, names)
+}
+
+// segmentNames returns those of the sorted names in a directory that are segments'.
+func segmentNames(path string, names []string) ([]string, error) {
 	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
 		if want := segmentFile(i + 1); n != want {
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", d.path, n, want),
+			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", path, n, want),
 				Hint: "restore the missing segment from a copy, or move the ledger aside to begin a new one"}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"os"
 
 	"bailey"
 )
@@ -22,18 +21,23 @@ type IndexConfig struct {
 //
 // It is never ahead of the ledger: it is fed with durable entries alone, in transactions that carry the number, hash
 // and place of the last entry they hold. Before each answer that entry has to be where the ledger has it. An index
-// that is behind catches up. One of another ledger, of another schema, damaged, or ahead (the ledger was
-// restored from a copy) is deleted and made anew, and the operator's log says so. While it cannot be used,
-// the ledger is scanned instead. No call waits for it or fails with it.
+// that is behind catches up. One of another ledger, of another schema, damaged, ahead (the ledger was
+// restored from a copy) or written by somebody else is deleted and made anew, and the operator's log says so. While it
+// cannot be used, the ledger is scanned instead. No call waits for it or fails with it.
+//
+// While it is open no other SQLite can read or write it, and before and after each answer its files are as we left them.
+// While nobody has it open, who can write it can forge it: what must not be missing is read from the ledger ([Index.Scan],
+// [Reader]).
 type Index struct {
 	path   string
 	ledger *Log
 	log    *slog.Logger
 	pages  int // most that the file may grow to, in pages; 0 is no bound. For tests
 
+	scans  chan struct{} // held by who reads the ledger through
 	turn   chan struct{} // held by whoever uses what stands below
 	db     *sql.DB       // nil until somebody asks
-	file   os.FileInfo   // as we left it
+	left   traces        // as we left it
 	mark   mark
 	whole  bool                        // it was fed once, and has its indexes
 	opened map[bailey.ReceiptID]uint64 // receipts without outcome that were fed since it was opened
@@ -42,7 +46,7 @@ type Index struct {
 
 // NewIndex makes an index and opens nothing.
 func NewIndex(c IndexConfig) *Index {
-	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
+	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
@@ -64,7 +68,19 @@ func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 		return page, err
 	}
 	x.log.Warn("the index of receipts gives no answer: the ledger is read through instead", "file", x.path, "err", err)
-	return x.ledger.scanFor(f)
+	return x.Scan(ctx, f)
+}
+
+// Scan reads the ledger itself through for the receipts that f wants, one who asks after another: it takes long, and whoever
+// may ask may ask often.
+func (x *Index) Scan(ctx context.Context, f Filter) (Page, error) {
+	select {
+	case x.scans <- struct{}{}:
+		defer func() { <-x.scans }()
+		return x.ledger.scanFor(ctx, f)
+	case <-ctx.Done():
+		return Page{}, context.Cause(ctx)
+	}
 }
 
 func (x *Index) find(ctx context.Context, f Filter) (page Page, err error) {
@@ -102,7 +118,9 @@ func (x *Index) ready(ctx context.Context, do func() error) error {
 		return classify(err)
 	}
 	err := do()
-	x.file, _ = os.Lstat(x.path) // none: it was deleted meanwhile
+	if now := x.now(); err == nil && now != x.left && now.main != (stamp{}) { // one that was deleted meanwhile was whole
+		err = errForeign
+	}
 	return classify(err)
 }
 
@@ -117,18 +135,24 @@ func (x *Index) lock(ctx context.Context) error {
 
 func (x *Index) unlock() { <-x.turn }
 
-// Close lets the file go.
+// Close lets the file go, sealed when it is what we would answer for. What somebody else has written is deleted.
 func (x *Index) Close() error {
 	x.turn <- struct{}{}
 	defer x.unlock()
-	if x.db == nil {
+	now := x.now()
+	switch {
+	case x.db == nil:
 		return nil
+	case now.main == (stamp{}), now == x.left && !x.whole:
+		return x.shut()
+	case now == x.left:
+		err := x.seal()
+		if err == nil || !errors.Is(err, errForeign) {
+			return err
+		}
 	}
-	err := x.shut()
-	if now, lerr := os.Lstat(x.path); err != nil || !x.whole || lerr != nil || !os.SameFile(now, x.file) {
-		return err // it is not what we would answer for
-	}
-	return x.seal()
+	x.log.Warn("the index of receipts is deleted", "file", x.path, "why", errForeign)
+	return x.remove()
 }
 
 func (x *Index) shut() error {

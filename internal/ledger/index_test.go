@@ -109,7 +109,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}
-		want, err := x.ledger.scanFor(f)
+		want, err := x.ledger.scanFor(context.Background(), f)
 		do(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v:\nindex %d receipts, more %v, head %d\nscan  %d receipts, more %v, head %d", f,
@@ -232,8 +232,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 		} else { // nothing of it is in the log beside it or in memory
 			_, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory")
 			do(t, err)
-			x.file, err = os.Lstat(x.path)
-			do(t, err)
+			x.note()
 		}
 		if i%3 > 1 { // as after a crash
 			do(t, os.Remove(x.path+sealSuffix))
@@ -340,7 +339,7 @@ func TestIndexTogether(t *testing.T) {
 				f.Size = 90
 				do(t, f.check())
 				got, err := x.find(context.Background(), f)
-				want, werr := l.scanFor(f)
+				want, werr := l.scanFor(context.Background(), f)
 				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
 					t.Errorf("%+v: %d and %d receipts, %v %v", f, len(got.Records), len(want.Records), err, werr)
 				}
@@ -404,6 +403,25 @@ func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	var bad *audit.Bad
 	if err := find(); !errors.As(err, &bad) || bad.Entry != 2 {
 		t.Errorf("%v, want entry 2", err)
+	}
+}
+
+// The ledger is read through for one who asks at a time, and for nobody who went away.
+func TestScansAreOneAtATime(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	id := call(t, l)
+	x := indexed(t, l, &said{})
+	x.scans <- struct{}{} // somebody's
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := x.Scan(ctx, Filter{ID: id}); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside another one: %v", err)
+	}
+	<-x.scans
+	for range 2 {
+		if page, err := x.Scan(context.Background(), Filter{ID: id}); err != nil || len(page.Records) != 1 {
+			t.Errorf("%d receipts, %v", len(page.Records), err)
+		}
 	}
 }
 
@@ -484,7 +502,7 @@ func TestPagesAreBounded(t *testing.T) {
 		do(t, err)
 	}
 	for _, find := range []func(Filter) (Page, error){
-		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, l.scanFor,
+		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, func(f Filter) (Page, error) { return l.scanFor(context.Background(), f) },
 	} {
 		got, pages, f := 0, 0, Filter{Oldest: true, Limit: MaxLimit}
 		for more := true; more; pages++ {

@@ -18,24 +18,58 @@ import (
 	"bailey"
 )
 
+// stamp tells files apart, and one that was written from one that was not, as finely as the file system's clock does.
+type stamp struct {
+	dev, ino                uint64
+	size, modified, changed int64 // bytes; nanoseconds since 1970. Nobody can set when a file changed (inode(7))
+}
+
+// traces are the stamps of the file and of what SQLite keeps beside it until it stands in the file.
+type traces struct{ main, wal stamp }
+
+// now reads the traces. A file that cannot be looked at has none.
+func (x *Index) now() (t traces) {
+	t.main, _ = stampOf(x.path)
+	t.wal, _ = stampOf(x.path + "-wal")
+	return t
+}
+
+// note remembers how we leave the files: after each writing, and nothing else.
+func (x *Index) note() { x.left = x.now() }
+
+const errForeign stale = "somebody else has written it"
+
 // open opens the file unless it is open and as we left it.
 func (x *Index) open(ctx context.Context) error {
-	now, err := os.Lstat(x.path)
-	if x.db != nil && err == nil {
-		if os.SameFile(now, x.file) && now.Size() == x.file.Size() && now.ModTime().Equal(x.file.ModTime()) {
+	now := x.now()
+	if x.db != nil && now.main != (stamp{}) {
+		if now == x.left {
 			return nil
 		}
-		return stale("somebody else has written it")
+		return errForeign
 	}
 	x.shut() // it was deleted
 	fresh, err := x.place()
 	if err != nil {
 		return err
 	}
+	found := x.now().main
 	sealed, err := x.sealed()
 	if err != nil {
 		return err
 	}
+	if err := x.attach(ctx, fresh, sealed); err != nil {
+		return err
+	}
+	x.note()
+	if !fresh && x.left.main != found { // after it was looked at, before SQLite held it
+		return errForeign
+	}
+	return nil
+}
+
+// attach lets SQLite have the file.
+func (x *Index) attach(ctx context.Context, fresh, sealed bool) (err error) {
 	if x.db, err = sql.Open("sqlite", dsn(x.path)); err != nil {
 		return err
 	}
@@ -97,6 +131,7 @@ func (x *Index) finish(ctx context.Context) error {
 	if x.whole {
 		return nil
 	}
+	defer x.note()
 	if _, err := x.db.ExecContext(ctx, "BEGIN;"+indexes+fmt.Sprintf("PRAGMA user_version=%d; COMMIT", schemaVersion)); err != nil {
 		return err
 	}
@@ -130,12 +165,28 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 	return err
 }
 
-// seal notes the digest of the closed file beside it. The note is gone while the file is open: what a crash leaves has
-// none, and is examined, which takes a hundred times as long and does not see what somebody changed with SQLite's help.
+// seal closes the file and notes its digest beside it. The digest is taken while SQLite holds the file, and nothing may
+// change it until it is closed; what changes it later does not fit the note. The note is gone while the file is open: what
+// a crash leaves has none, and is examined, which takes a hundred times as long and does not see what somebody changed
+// with SQLite's help. It is no key: who can write the file can write the note.
 func (x *Index) seal() error {
-	sum, err := digest(x.path)
+	if _, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		x.shut()
+		return err
+	}
+	x.note()
+	f, err := os.Open(x.path)
+	if err != nil {
+		x.shut()
+		return err
+	}
+	sum, err := digest(f)
+	err = errors.Join(err, x.shut(), f.Close()) // in this order: a process that closes a file loses its locks on it (fcntl(2))
 	if err != nil {
 		return err
+	}
+	if now := x.now(); now.main != x.left.main || now.wal != (stamp{}) {
+		return errForeign
 	}
 	return os.WriteFile(x.path+sealSuffix, sum, 0o600)
 }
@@ -152,24 +203,24 @@ func (x *Index) sealed() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	sum, err := digest(x.path)
+	f, err := os.Open(x.path) // SQLite does not have it yet
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	sum, err := digest(f)
 	if err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(x.path + "-wal"); !bytes.Equal(sum, noted) || !errors.Is(err, fs.ErrNotExist) {
-		return false, stale("somebody else has written it")
+		return false, errForeign
 	}
 	return true, nil
 }
 
-func digest(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+func digest(r io.Reader) ([]byte, error) {
 	sum := sha256.New()
-	_, err = io.Copy(sum, f)
+	_, err := io.Copy(sum, r)
 	return hex.AppendEncode(nil, sum.Sum(nil)), err
 }
 

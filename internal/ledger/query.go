@@ -87,6 +87,11 @@ func (f *Filter) matches(r Record) bool {
 		(f.Before == 0 || r.Seq < f.Before) && r.Seq > f.After
 }
 
+// mayWant looks at what an intent alone says, so that what nobody wants is not decoded.
+func (f *Filter) mayWant(e audit.Entry) bool {
+	return (f.ID == "" || f.ID == e.Receipt) && e.Seq > f.After && (f.Before == 0 || e.Seq < f.Before)
+}
+
 // Status is the outcome's, [Open] while there is none.
 func (r Record) Status() bailey.Status {
 	if r.Outcome == nil {

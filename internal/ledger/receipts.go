@@ -1,9 +1,8 @@
 package ledger
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -15,11 +14,11 @@ import (
 // Receipts returns the receipts that f wants. It reads the ledger from its beginning, as far as it was durable
 // when it was called, and checks the chain on the way: [Index] is quicker, and this what it stands in for.
 func (l *Log) Receipts(f Filter) ([]Record, error) {
-	page, err := l.scanFor(f)
+	page, err := l.scanFor(context.Background(), f)
 	return page.Records, err
 }
 
-func (l *Log) scanFor(f Filter) (Page, error) {
+func (l *Log) scanFor(ctx context.Context, f Filter) (Page, error) {
 	if err := f.check(); err != nil {
 		return Page{}, err
 	}
@@ -28,20 +27,13 @@ func (l *Log) scanFor(f Filter) (Page, error) {
 		return Page{}, err
 	}
 	defer closeAll(files)
-	found := finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
-	for i, r := range l.upToDurable(files) {
-		for e, err := range audit.Scan(r, found.page.Head) {
-			var bad *audit.Bad
-			if errors.As(err, &bad) {
-				bad.Segment = i + 1
-				return Page{}, damaged(l.dir.path, bad)
-			}
-			if err == nil {
-				err = found.add(e)
-			}
-			if err != nil {
-				return Page{}, fmt.Errorf("reading the ledger: %w", err)
-			}
+	found := newFinder(f)
+	for p, err := range walk(ctx, l.dir.path, l.upToDurable(files)) {
+		if err == nil {
+			err = found.add(p.Entry)
+		}
+		if err != nil {
+			return Page{}, err
 		}
 	}
 	return found.finish()
@@ -74,7 +66,7 @@ func (l *Log) upToDurable(files []*os.File) []io.Reader {
 func (d *directory) files() (files []*os.File, err error) {
 	names, err := d.segments()
 	if err == nil && len(names) == 0 {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + d.path, Hint: "the first call begins one"}
+		err = missing(d.path)
 	}
 	for _, name := range names {
 		f, oerr := d.open(name, os.O_RDONLY)
@@ -108,6 +100,10 @@ type found struct {
 	bytes int
 }
 
+func newFinder(f Filter) *finder {
+	return &finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
+}
+
 func (f *finder) add(e audit.Entry) error {
 	f.page.Head = audit.Head{Seq: e.Seq, Hash: e.Hash}
 	if e.Kind == audit.KindGenesis {
@@ -121,7 +117,7 @@ func (f *finder) add(e audit.Entry) error {
 	}
 	switch e.Kind {
 	case audit.KindIntent:
-		if f.mayWant(e) {
+		if f.filter.mayWant(e) {
 			f.open[e.Receipt] = e
 		}
 	case audit.KindOutcome:
@@ -131,11 +127,6 @@ func (f *finder) add(e audit.Entry) error {
 		}
 	}
 	return nil
-}
-
-// mayWant looks at what an intent alone says, so that what nobody wants is not decoded.
-func (f *finder) mayWant(e audit.Entry) bool {
-	return (f.filter.ID == "" || f.filter.ID == e.Receipt) && e.Seq > f.filter.After && (f.filter.Before == 0 || e.Seq < f.filter.Before)
 }
 
 func (f *finder) take(intent, outcome audit.Entry) error {

@@ -58,7 +58,9 @@ const (
 	selectPlaces = `SELECT seq, segment, offset, length, prev, hash, oseq, osegment, ooffset, olength, oprev, ohash FROM receipt `
 )
 
-// dsn is the name under which the driver opens path. WAL keeps the file whole when the process is killed; that it
+// dsn is the name under which the driver opens path. The file is locked from the first statement to the last, so that no
+// other SQLite writes rows between two of ours (sqlite.org/pragma.html, locking_mode; it comes before WAL is used, so that
+// no memory is shared). WAL keeps the file whole when the process is killed; that it
 // is not synced with each group costs nothing but another pass over the ledger after a crash of the machine. What is
 // sorted stays in memory, some 50 bytes a receipt, and out of /tmp.
 func dsn(path string) string {
@@ -66,7 +68,7 @@ func dsn(path string) string {
 	if !strings.HasPrefix(path, "/") { // a drive's letter
 		path = "/" + path
 	}
-	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
+	pragmas := url.Values{"_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
 		"cache_size(-16384)", "journal_size_limit(4194304)", "trusted_schema(OFF)"}, "_txlock": {"immediate"}}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -58,23 +57,7 @@ func (s *shelf) entry(l line) (audit.Entry, error) {
 	if err != nil {
 		return audit.Entry{}, err
 	}
-	if l.offset < 0 || l.length <= 0 || l.length > audit.MaxLine {
-		return audit.Entry{}, stale(fmt.Sprintf("its place of entry %d is none", l.seq))
-	}
-	s.buf.Reset(io.NewSectionReader(f, l.offset, int64(l.length)))
-	for e, err := range audit.Scan(s.buf, audit.Head{Seq: l.seq - 1, Hash: l.prev}) {
-		var bad *audit.Bad
-		switch {
-		case errors.As(err, &bad):
-			return e, stale(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
-		case err != nil:
-			return e, fmt.Errorf("reading %s: %w", f.Name(), err)
-		case e.Hash != l.hash:
-			return e, stale(fmt.Sprintf("its entry %d is not the one that the ledger has", l.seq))
-		}
-		return e, nil
-	}
-	return audit.Entry{}, stale(fmt.Sprintf("the ledger ends before entry %d", l.seq))
+	return entryAt(f, s.buf, l)
 }
 
 func (s *shelf) file(segment int) (*os.File, error) {

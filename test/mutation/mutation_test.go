@@ -71,7 +71,7 @@ var mutations = []struct {
 	{"the workspace is fixed at the first call", "internal/gateway/workspace.go",
 		"	w.roots[call.Session.ID] = root\n", "", "./internal/gateway"},
 	{"a caller that goes away ends its call", "internal/gateway/serve.go",
-		"		conn.ReadFrame()\n		cancel(hungUp)\n", "		conn.ReadFrame()\n", "./internal/gateway"},
+		"	conn.ReadFrame()\n	cancel(hungUp)\n", "	conn.ReadFrame()\n", "./internal/gateway"},
 	{"a socket others could replace is refused", "internal/peer/peer.go",
 		"	if err := Owned(filepath.Dir(path)); err != nil {", "	if err := Owned(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
 }

@@ -1,0 +1,86 @@
+package ledger
+
+import (
+	"bufio"
+	"errors"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// queue puts receipts into the order of their intents while a ledger is read for the second time. Most outcomes come soon and
+// are waited for; where late ones stand is known. So it holds no more than a window of the ledger.
+type queue struct {
+	reader  *Reader
+	filter  Filter
+	late    map[uint64]line
+	do      func(Record) error
+	head    audit.Head
+	order   []*pending
+	waiting map[bailey.ReceiptID]*pending
+	buf     *bufio.Reader
+}
+
+// pending is a receipt whose turn has not come.
+type pending struct {
+	intent, outcome audit.Entry
+	whole           bool
+}
+
+func (q *queue) add(p placed) error {
+	q.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
+	switch p.Kind {
+	case audit.KindIntent:
+		if !q.filter.mayWant(p.Entry) {
+			return nil
+		}
+		next := &pending{intent: p.Entry}
+		at, late := q.late[p.Seq]
+		if late && at.seq > 0 {
+			var err error
+			if next.outcome, err = q.entry(at); err != nil {
+				return err
+			}
+		}
+		if next.whole = late; !late {
+			q.waiting[p.Receipt] = next
+		}
+		q.order = append(q.order, next)
+	case audit.KindOutcome:
+		if waits := q.waiting[p.Receipt]; waits != nil {
+			waits.outcome, waits.whole = p.Entry, true
+			delete(q.waiting, p.Receipt)
+		}
+	default:
+		return nil
+	}
+	return q.give()
+}
+
+// give hands on what is whole, up to the first that is not.
+func (q *queue) give() error {
+	for len(q.order) > 0 && q.order[0].whole {
+		first := q.order[0]
+		q.order[0], q.order = nil, q.order[1:]
+		r, err := record(first.intent, first.outcome)
+		if err != nil {
+			return err
+		}
+		if !q.filter.matches(r) {
+			continue
+		}
+		if err := q.do(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry reads an outcome ahead.
+func (q *queue) entry(at line) (audit.Entry, error) {
+	e, err := entryAt(q.reader.files[at.segment-1], q.buf, at)
+	if why := stale(""); errors.As(err, &why) {
+		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + q.reader.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there", Err: err}
+	}
+	return e, err
+}

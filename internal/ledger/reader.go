@@ -1,0 +1,217 @@
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// Reader reads receipts from a ledger's files alone: it takes no lock, starts nothing, writes nothing and asks no index. What
+// it reads is the ledger as it was when it was opened, up to its last whole line, each line checked against the chain.
+type Reader struct {
+	// Progress, when set, hears every now and then how many bytes have been read of how many.
+	Progress func(done, all int64)
+	// Rest is how many bytes stand behind the last whole line. They are left out: a writer is at it, or a crash was.
+	Rest int64
+
+	dir   string
+	files []*os.File
+	sizes []int64 // of what is read of each
+}
+
+// OpenReader opens the ledger of a home: what must not hold a ledger is refused as when it is written.
+func OpenReader(dir string) (*Reader, error) {
+	if !Begun(dir) {
+		return nil, missing(dir)
+	}
+	d, err := openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	files, err := d.files()
+	if err != nil {
+		return nil, err
+	}
+	return newReader(dir, files)
+}
+
+// OpenCopy opens a ledger wherever it lies and whoever owns it. Its segments are regular files within dir.
+func OpenCopy(dir string) (*Reader, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, uncopied(dir, err)
+	}
+	defer root.Close()
+	list, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, uncopied(dir, err)
+	}
+	var all []string
+	for _, entry := range list {
+		all = append(all, entry.Name())
+	}
+	names, err := segmentNames(dir, all)
+	if err == nil && len(names) == 0 {
+		err = uncopied(dir, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, name := range names {
+		f, err := openRegular(root, name)
+		if err != nil {
+			closeAll(files)
+			return nil, uncopied(dir, err)
+		}
+		files = append(files, f)
+	}
+	return newReader(dir, files)
+}
+
+// openRegular opens a regular file and waits for no pipe.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Begun tells whether a ledger was ever begun in dir. When that cannot be told it was.
+func Begun(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, segmentFile(1)))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func missing(dir string) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: "the first call begins one"}
+}
+
+// uncopied says why a directory cannot be read.
+func uncopied(dir string, err error) error {
+	hint := "name a directory that you may read, with " + segmentFile(1) + " and all that follow it"
+	if errors.Is(err, fs.ErrNotExist) {
+		if Begun(filepath.Join(dir, "ledger")) {
+			hint = "it is in " + filepath.Join(dir, "ledger")
+		}
+		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: hint}
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: "the ledger in " + dir + " cannot be read", Hint: hint, Err: err}
+}
+
+func newReader(dir string, files []*os.File) (*Reader, error) {
+	r := &Reader{dir: dir, files: files}
+	for i, f := range files {
+		st, err := f.Stat()
+		size := int64(0)
+		if err == nil {
+			size = st.Size()
+		}
+		if err == nil && i+1 == len(files) {
+			size, err = wholeLines(f, size)
+			r.Rest = st.Size() - size
+		}
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("reading the ledger in %s: %w", dir, err)
+		}
+		r.sizes = append(r.sizes, size)
+	}
+	return r, nil
+}
+
+// wholeLines returns up to where a file of so many bytes holds whole lines. A tail without any is left for the scan to refuse.
+func wholeLines(f io.ReaderAt, size int64) (int64, error) {
+	tail := make([]byte, min(size, audit.MaxLine+1))
+	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
+		return 0, err
+	}
+	if i := bytes.LastIndexByte(tail, '\n'); i >= 0 {
+		return size - int64(len(tail)-i-1), nil
+	}
+	return size, nil
+}
+
+// Close lets the files go.
+func (r *Reader) Close() { closeAll(r.files) }
+
+// walk reads from the beginning, each time.
+func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
+	var segments []io.Reader
+	all := int64(0)
+	for i, f := range r.files {
+		segments = append(segments, io.NewSectionReader(f, 0, r.sizes[i]))
+		all += r.sizes[i]
+	}
+	for p, err := range walk(ctx, r.dir, segments) {
+		if err == nil {
+			err = do(p)
+		}
+		if err != nil {
+			return err
+		}
+		if r.Progress != nil && p.Seq%1024 == 0 {
+			r.Progress(p.end(), all)
+		}
+	}
+	return nil
+}
+
+// Find returns the receipts that f wants, as [Index.Find] does.
+func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
+	if err := f.check(); err != nil {
+		return Page{}, err
+	}
+	found := newFinder(f)
+	if err := r.walk(ctx, func(p placed) error { return found.add(p.Entry) }); err != nil {
+		return Page{}, err
+	}
+	if found.page.Head.Seq == 0 {
+		return Page{}, missing(r.dir)
+	}
+	return found.finish()
+}
+
+// Each gives all receipts that f wants to do, oldest first, after begin has learnt which ledger they are of and how far it
+// was read. It reads twice: what comes after begin is known to be whole. Limit and Size do not count.
+func (r *Reader) Each(ctx context.Context, f Filter, begin func(origin string, head audit.Head) error, do func(Record) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	s := survey{dir: r.dir, open: map[bailey.ReceiptID]opened{}, late: map[uint64]line{}}
+	if err := r.walk(ctx, s.add); err != nil {
+		return err
+	}
+	if s.head.Seq == 0 {
+		return missing(r.dir)
+	}
+	s.finish()
+	if err := begin(s.origin, s.head); err != nil {
+		return err
+	}
+	q := queue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pending{}, buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
+	err := r.walk(ctx, q.add)
+	if err == nil && q.head != s.head {
+		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + r.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there"}
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"bailey/audit"
+)
+
+// placed is an entry and where its line stands. Before is how many bytes stand before its segment.
+type placed struct {
+	audit.Entry
+	at     line
+	before int64
+}
+
+// end is how many bytes of the ledger have been read with the entry.
+func (p placed) end() int64 { return p.before + p.at.offset + int64(p.at.length) }
+
+// walk yields the entries of the ledger in dir, whose segments it is given in order, each checked against the format
+// and the chain. It ends at the first error, or when ctx ends.
+func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[placed, error] {
+	return func(yield func(placed, error) bool) {
+		var head audit.Head
+		var before int64
+		for i, r := range segments {
+			ends := &ends{r: r}
+			for e, err := range audit.Scan(ends, head) {
+				if err == nil && e.Seq%256 == 0 {
+					err = context.Cause(ctx)
+				}
+				if err != nil {
+					yield(placed{}, unreadable(dir, i+1, err))
+					return
+				}
+				begin, end := ends.next()
+				head = audit.Head{Seq: e.Seq, Hash: e.Hash}
+				if !yield(placed{e, line{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before}, nil) {
+					return
+				}
+			}
+			before += ends.last
+		}
+	}
+}
+
+// unreadable is why a walk ended in a segment.
+func unreadable(dir string, segment int, err error) error {
+	var bad *audit.Bad
+	if errors.As(err, &bad) {
+		bad.Segment = segment
+		return damaged(dir, bad)
+	}
+	return fmt.Errorf("reading the ledger: %w", err)
+}
+
+// entryAt reads one line of a segment and checks it against the chain and against what is known of it. What does not fit is
+// stale.
+func entryAt(f io.ReaderAt, buf *bufio.Reader, l line) (audit.Entry, error) {
+	if l.offset < 0 || l.length <= 0 || l.length > audit.MaxLine {
+		return audit.Entry{}, stale(fmt.Sprintf("its place of entry %d is none", l.seq))
+	}
+	buf.Reset(io.NewSectionReader(f, l.offset, int64(l.length)))
+	for e, err := range audit.Scan(buf, audit.Head{Seq: l.seq - 1, Hash: l.prev}) {
+		var bad *audit.Bad
+		switch {
+		case errors.As(err, &bad):
+			return e, stale(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
+		case err != nil:
+			return e, fmt.Errorf("reading segment %d of the ledger: %w", l.segment, err)
+		case e.Hash != l.hash:
+			return e, stale(fmt.Sprintf("its entry %d is not the one that the ledger has", l.seq))
+		}
+		return e, nil
+	}
+	return audit.Entry{}, stale(fmt.Sprintf("the ledger ends before entry %d", l.seq))
+}
