@@ -59,7 +59,7 @@ func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 		}
 	}
 	if h.root != h.Root {
-		return unlike(l.dir.path, "was written anew", audit.Bad{Entry: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+		return unlike(l.dir.path, "was written anew", audit.Bad{Within: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
 	}
 	return nil
 }
