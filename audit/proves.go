@@ -11,9 +11,10 @@ import (
 func (r Report) Proves() []string {
 	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, taken out or put in without everything after it being written anew", r.Entries)}
 	for _, s := range r.Held {
-		from := r.from(s.Checkpoint)
+		from := r.from(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Keys, s.Keys[0]) })
 		said = append(said, fmt.Sprintf("its first %d entries are those that the key %s signed%s", s.Size, s.Keys[0], from))
 		for _, c := range s.Cosignatures {
+			from := r.from(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Cosignatures, c) })
 			said = append(said, fmt.Sprintf("%s had cosigned no other history of this log, and none longer, by %s%s", c.Witness, c.Time.Format(time.RFC3339), from))
 		}
 	}
@@ -26,11 +27,11 @@ func (r Report) Proves() []string {
 	return once
 }
 
-// from names the files in which a checkpoint came.
-func (r Report) from(c Checkpoint) string {
+// from names the files of the checkpoints that say something.
+func (r Report) from(says func(Signed) bool) string {
 	var files []string
 	for _, s := range r.Held {
-		if s.Checkpoint == c && s.From != "" && !slices.Contains(files, s.From) {
+		if says(s) && s.From != "" && !slices.Contains(files, s.From) {
 			files = append(files, s.From)
 		}
 	}
@@ -60,7 +61,7 @@ func (r Report) LeavesOpen() []string {
 		said = append(said, fmt.Sprintf("the entries from %d on have no witness that was named: whoever has the log's key can sign others in their place", witnessed+1))
 	}
 	return append(said,
-		"bodies in blobs/ were not looked at: one may be missing or changed; what the ledger says of it tells",
+		"bodies kept in blobs/ were not looked at: one may be missing or changed",
 		"the times in it are the writer's clock; its order is the numbers'",
 		"what did not pass the gate is not in it, and what is in it is what the gate said")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -52,6 +53,12 @@ func (t Trust) strange(origin string, by []keyID) *Bad {
 }
 
 func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
+
+// Cosigned tells whether a signed checkpoint carries signatures of others than its log. It verifies none of them.
+func Cosigned(signed []byte) bool {
+	c, err := ReadCheckpoint(signed)
+	return err == nil && slices.ContainsFunc(signers(signed), func(k keyID) bool { return k.name != c.Origin })
+}
 
 // signers returns under which keys the lines of a note stand, verified or not.
 func signers(signed []byte) (list []keyID) {

@@ -39,6 +39,11 @@ const CheckpointName = "checkpoint"
 
 func (h Home) Checkpoint() string { return h.path(CheckpointName) }
 
+// CosignedName is the name of the file of the last checkpoint before the newest that carries witnesses' cosignatures.
+const CosignedName = "checkpoint.cosigned"
+
+func (h Home) Cosigned() string { return h.path(CosignedName) }
+
 func (h Home) path(name string) string { return filepath.Join(string(h), name) }
 
 // FindHome returns $BAILEY_HOME, or ~/.bailey. It creates nothing.
