@@ -21,6 +21,7 @@ import (
 //	ledger/         00000001.jsonl …
 //	index.db        finds receipts; may be deleted
 //	checkpoint      the one that the ledger's key signed last
+//	checkpoint.cosigned  the last before it that witnesses cosigned
 //	keys/           the private keys that sign for the ledger
 type Home string
 

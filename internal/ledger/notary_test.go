@@ -356,6 +356,10 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	if _, err := o.Prove(ctx, early); !errors.Is(err, bailey.Conflict) || bailey.HintOf(err) == "" {
 		t.Errorf("a checkpoint that was changed: %v", err)
 	}
+	o.cosigned = bytes.ReplaceAll(cosigned, []byte("bailey/castle/"), []byte("bailey/palace/"))
+	do(t, o.log.Close())
+	o.open(0)
+	under(late, 0) // what a ledger that was moved aside left does not matter
 	o.cosigned = nil
 	call(t, o.log)
 	do(t, o.Notary.keep(cosigned))

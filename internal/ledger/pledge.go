@@ -66,7 +66,7 @@ func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 
 func unlike(path string, bad audit.Bad) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " does not agree with its newest checkpoint", Err: &bad,
-		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoint aside, both"}
+		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all"}
 }
 
 // origin returns the ledger's name, which genesis says.

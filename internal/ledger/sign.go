@@ -157,8 +157,8 @@ func (n *Notary) reaching(seq uint64) ([]byte, error) {
 		slices.Reverse(list)
 	}
 	for _, signed := range list {
-		if signed == nil {
-			continue
+		if c, err := audit.ReadCheckpoint(signed); signed == nil || err == nil && c.Origin != n.name {
+			continue // none, or of the ledger that was here before
 		}
 		s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 		if err != nil {
