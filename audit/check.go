@@ -137,7 +137,8 @@ func (v *verifier) agree(signed []byte, called string, t Trust) (Signed, *Bad) {
 
 // opened verifies a checkpoint's signatures, and says of one that is not this ledger's whose it is.
 func (v *verifier) opened(signed []byte, t Trust) (Signed, *Bad) {
-	if said, err := ReadCheckpoint(signed); err == nil && v.Name != "" && said.Origin != v.Name {
+	said, unreadable := ReadCheckpoint(signed)
+	if unreadable == nil && v.Name != "" && said.Origin != v.Name {
 		return Signed{}, v.alien(said)
 	}
 	s, err := v.Keys.follow(t).Open(signed)
@@ -152,6 +153,9 @@ func (v *verifier) opened(signed []byte, t Trust) (Signed, *Bad) {
 		if bad.Reason == Unsigned && slices.Contains(signers(signed), keyID{c.key.Name(), c.key.KeyHash()}) && !slices.Contains(v.Keys.follow(t).Keys, c.key) {
 			bad.Detail += fmt.Sprintf("; the ledger announces that key in entry %d", c.seq)
 		}
+	}
+	if bad.Reason == Unsigned && unreadable == nil && said.Size > v.report.Entries {
+		bad.Detail += fmt.Sprintf("; it names %d entries, and %d are here: a ledger that was cut before a change of key does not lead to the next", said.Size, v.report.Entries)
 	}
 	return Signed{}, bad
 }

@@ -66,7 +66,10 @@ func TestStrangeCheckpoints(t *testing.T) {
 	if r.FirstBad.Checkpoint != "own" {
 		t.Errorf("%+v", r.FirstBad)
 	}
-	cut.verify(Check{Trust: b.trust(1), Newest: late}, Unsigned)
+	r = cut.verify(Check{Trust: b.trust(1), Newest: late}, Unsigned)
+	if !strings.Contains(r.FirstBad.Detail, "it names 12 entries, and 11 are here") {
+		t.Error(r.FirstBad)
+	}
 	same := b.verify(Check{Trust: b.trust(1), Newest: late, Seen: [][]byte{late, early}, Called: []string{"own", "evening", "morning"}}, "")
 	said := strings.Join(same.Proves(), "\n")
 	if len(same.Proves()) != 3 || !strings.Contains(said, "(checkpoint own and evening)") || !strings.Contains(said, "(checkpoint morning)") {

@@ -140,7 +140,7 @@ func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
 		return nil
 	})
 	if err == nil && last == 0 {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no receipt " + string(id), Hint: "bailey receipts list shows them"}
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no receipt %.80s", id), Hint: "bailey receipts list shows them"}
 	}
 	return last, err
 }
