@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Check is what a ledger is held against beyond itself. The zero Check is nothing.
@@ -12,7 +11,17 @@ type Check struct {
 	Trust  Trust    // its quorum is of those in Seen, and of Newest when there are none
 	Newest []byte   // the signed checkpoint that the ledger itself shows as its newest
 	Seen   [][]byte // signed checkpoints of it that were kept elsewhere
-	Own    bool     // trust the keys that the ledger announces itself, too: it cannot vouch for them
+	Called []string // what Newest, first, and those in Seen are called in what is said: their files
+	Own    bool     // trust the keys that the ledger announces itself, and those in Shown, too: it cannot vouch for them
+	Shown  []Key    // of whoever shows Newest. They make no checkpoint hold unless Own says so; they tell why one does not
+}
+
+// called returns what a checkpoint is called, of which 0 is Newest.
+func (c Check) called(i int) string {
+	if i < len(c.Called) {
+		return c.Called[i]
+	}
+	return ""
 }
 
 // sizes returns the sizes that the notes name, verified or not: the roots there are to be kept.
@@ -26,22 +35,55 @@ func (c Check) sizes() map[uint64]Hash {
 	return roots
 }
 
-// hold holds the ledger against the checkpoints of c. What contradicts them goes before a torn tail or nothing at all, and
-// what is another ledger before everything.
+// hold holds the ledger against the keys and checkpoints of c. What contradicts them goes before a torn tail or nothing at
+// all, and what is another ledger before everything.
 func (v *verifier) hold(c Check) {
+	given := c.Trust.Keys
 	if c.Own {
-		c.Trust.Keys = append(v.Keys.All(), c.Trust.Keys...)
+		c.Trust.Keys = slices.Concat(v.Keys.All(), given, c.Shown)
+		given = nil
 	}
-	bad := v.contradiction(c)
+	first := v.report.FirstBad
+	bad := v.foreign(given)
+	if bad == nil {
+		bad = v.contradiction(c)
+	}
+	if bad == nil && first == nil {
+		bad = v.unannounced(given)
+	}
 	if bad == nil {
 		return
 	}
-	switch first := v.report.FirstBad; {
-	case first == nil,
-		bad.Reason == Replaced || bad.Reason == Forked,
-		(first.Reason == Torn || first.Reason == Empty) && bad.Reason != Unsigned && bad.Reason != Unwitnessed:
+	switch {
+	case first == nil, first.Reason == Empty && over(bad):
 		v.report.FirstBad = bad
+	case bad.Reason == Replaced || bad.Reason == Forked, first.Reason == Torn && over(bad):
+		v.report.FirstBad, v.report.Also = bad, first
 	}
+}
+
+// over tells whether a contradiction says more than that the ledger's last bytes are no entry.
+func over(bad *Bad) bool { return bad.Reason != Unsigned && bad.Reason != Unwitnessed }
+
+// foreign says which key is another log's: who gives one says whose ledger this has to be.
+func (v *verifier) foreign(keys []Key) *Bad {
+	for _, k := range keys {
+		if v.Name != "" && !k.Witness() && k.Name() != v.Name {
+			return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, and the key is of %s", v.Name, k.Name())}
+		}
+	}
+	return nil
+}
+
+// unannounced says which key never signed for this ledger, where it says which did.
+func (v *verifier) unannounced(keys []Key) *Bad {
+	own := v.Keys.All()
+	for _, k := range keys {
+		if len(own) > 0 && !k.Witness() && !slices.Contains(own, k) {
+			return &Bad{Reason: Rekeyed, Detail: fmt.Sprintf("the key %s is none of those that this ledger announces: it was written by who has another, or cut before that key came", k)}
+		}
+	}
+	return nil
 }
 
 // contradiction returns what is wrong with the ledger in the light of all checkpoints.
@@ -53,14 +95,22 @@ func (v *verifier) contradiction(c Check) *Bad {
 	if len(c.Seen) > 0 {
 		shown.Quorum = 0
 	}
-	newest, bad := v.agree(c.Newest, shown)
-	for _, signed := range c.Seen {
+	newest, bad := v.agree(c.Newest, c.called(0), shown)
+	if bad != nil && bad.Reason == Unsigned { // it may be of a key that is gone from the ledger: then that is the news
+		shown.Keys = append(slices.Clone(shown.Keys), c.Shown...)
+		if s, err := v.Keys.follow(shown).Open(c.Newest); err == nil {
+			if why := v.contradicts(s); why != nil {
+				why.Checkpoint, bad = c.called(0), why
+			}
+		}
+	}
+	for i, signed := range c.Seen {
 		if bad != nil {
 			break
 		}
 		var seen Signed
-		if seen, bad = v.agree(signed, c.Trust); (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
-			bad = &Bad{Entry: newest.Size + 1, Reason: Rollback,
+		if seen, bad = v.agree(signed, c.called(i+1), c.Trust); (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
+			bad = &Bad{Entry: newest.Size + 1, Reason: Rollback, Checkpoint: c.called(i + 1),
 				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
 		}
 	}
@@ -68,23 +118,50 @@ func (v *verifier) contradiction(c Check) *Bad {
 }
 
 // agree holds the ledger against one signed checkpoint, nil is none.
-func (v *verifier) agree(signed []byte, t Trust) (Signed, *Bad) {
+func (v *verifier) agree(signed []byte, called string, t Trust) (Signed, *Bad) {
 	if signed == nil {
 		return Signed{}, nil
 	}
-	s, err := v.Keys.follow(t).Open(signed)
-	var bad *Bad
-	if err != nil && !errors.As(err, &bad) {
-		bad = unsigned("%v", err)
+	s, bad := v.opened(signed, t)
+	if bad == nil {
+		bad = v.contradicts(s)
 	}
 	if bad != nil {
-		return Signed{}, bad
-	}
-	if bad := v.contradicts(s); bad != nil {
+		bad.Checkpoint = called
 		return s, bad
 	}
+	s.From = called
 	v.report.Held = append(v.report.Held, s)
 	return s, nil
+}
+
+// opened verifies a checkpoint's signatures, and says of one that is not this ledger's whose it is.
+func (v *verifier) opened(signed []byte, t Trust) (Signed, *Bad) {
+	said, unreadable := ReadCheckpoint(signed)
+	if unreadable == nil && v.Name != "" && said.Origin != v.Name {
+		return Signed{}, v.alien(said)
+	}
+	s, err := v.Keys.follow(t).Open(signed)
+	if err == nil {
+		return s, nil
+	}
+	var bad *Bad
+	if !errors.As(err, &bad) {
+		return Signed{}, unsigned("%v", err)
+	}
+	for _, c := range v.Keys.changes {
+		if bad.Reason == Unsigned && slices.Contains(signers(signed), keyID{c.key.Name(), c.key.KeyHash()}) && !slices.Contains(v.Keys.follow(t).Keys, c.key) {
+			bad.Detail += fmt.Sprintf("; the ledger announces that key in entry %d", c.seq)
+		}
+	}
+	if bad.Reason == Unsigned && unreadable == nil && said.Size > v.report.Entries {
+		bad.Detail += fmt.Sprintf("; it names %d entries, and %d are here: a ledger that was cut before a change of key does not lead to the next", said.Size, v.report.Entries)
+	}
+	return Signed{}, bad
+}
+
+func (v *verifier) alien(c Checkpoint) *Bad {
+	return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, and the checkpoint is of %s", v.Name, c.Origin)}
 }
 
 func (v *verifier) contradicts(s Signed) *Bad {
@@ -92,48 +169,15 @@ func (v *verifier) contradicts(s Signed) *Bad {
 	case v.report.Entries == 0:
 		return &Bad{Entry: 1, Reason: Truncated, Detail: fmt.Sprintf("%d entries were signed and none is left", s.Size)}
 	case s.Origin != v.Name:
-		return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, the checkpoint is of %s", v.Name, s.Origin)}
+		return v.alien(s.Checkpoint)
 	case s.Size > v.report.Entries:
 		return &Bad{Entry: v.report.Entries + 1, Reason: Truncated,
 			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", s.Size, v.report.Entries)}
 	case v.roots[s.Size] != s.Root:
-		return &Bad{Entry: s.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
+		return &Bad{Within: s.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
 	}
 	if k, ok := v.Keys.at(s.Size); ok && !slices.Contains(s.Keys, k) {
-		return &Bad{Entry: s.Size, Reason: Unsigned, Detail: fmt.Sprintf("the key of the log at %d entries is %s, and another signed the checkpoint", s.Size, k)}
+		return unsigned("the key of the log at %d entries is %s, and another signed the checkpoint", s.Size, k)
 	}
 	return nil
-}
-
-// Proves returns in sentences what a report that is OK stands for.
-func (r Report) Proves() []string {
-	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, taken out or put in without everything after it being written anew", r.Entries)}
-	for _, s := range r.Held {
-		said = append(said, fmt.Sprintf("its first %d entries are those that the key %s signed", s.Size, s.Keys[0]))
-		for _, c := range s.Cosignatures {
-			said = append(said, fmt.Sprintf("%s knew of no other and no longer ledger of that name at %s", c.Witness, c.Time.Format(time.RFC3339)))
-		}
-	}
-	return said
-}
-
-// LeavesOpen returns in sentences what it does not prove.
-func (r Report) LeavesOpen() []string {
-	var said []string
-	signed, witnessed := uint64(0), uint64(0)
-	for _, s := range r.Held {
-		signed = max(signed, s.Size)
-		if len(s.Cosignatures) > 0 {
-			witnessed = max(witnessed, s.Size)
-		}
-	}
-	if signed < r.Entries {
-		said = append(said, fmt.Sprintf("the entries from %d on are held against no signature: whoever can write the files can write others that verify, or cut them off", signed+1))
-	}
-	if witnessed < r.Entries {
-		said = append(said, fmt.Sprintf("the entries from %d on have no witness: whoever has the log's key can sign others in their place", witnessed+1))
-	}
-	return append(said,
-		"the times in it are the writer's clock; its order is the numbers'",
-		"what did not pass the gate is not in it, and what is in it is what the gate said")
 }

@@ -125,7 +125,8 @@ type Cosignature struct {
 // Signed is a checkpoint whose signatures were verified.
 type Signed struct {
 	Checkpoint
-	Keys         []Key         `json:"keys"` // of the log: those trusted that signed it
+	From         string        `json:"from,omitempty"` // what it is called: [Check.Called]
+	Keys         []Key         `json:"keys"`           // of the log: those trusted that signed it
 	Cosignatures []Cosignature `json:"cosignatures,omitempty"`
 }
 
@@ -152,10 +153,10 @@ func (t Trust) Open(signed []byte) (Signed, error) {
 		}
 	}
 	if len(s.Keys) == 0 {
-		return Signed{}, unsigned("no key of the log %s that is trusted has signed the checkpoint", c.Origin)
+		return Signed{}, t.strange(c.Origin, signers(signed))
 	}
 	if n := s.witnesses(); n < t.Quorum {
-		return Signed{}, &Bad{Entry: c.Size, Reason: Unwitnessed, Detail: fmt.Sprintf("%d of the witnesses cosigned the checkpoint, %d are wanted", n, t.Quorum)}
+		return Signed{}, &Bad{Reason: Unwitnessed, Detail: fmt.Sprintf("%d of the %d witnesses that were named cosigned it, and %d are wanted", n, len(t.Witnesses), t.Quorum)}
 	}
 	return s, nil
 }
@@ -206,7 +207,7 @@ func open(signed []byte, t Trust) (*note.Note, error) {
 	}
 	n, err := note.Open(signed, note.VerifierList(list...))
 	if err != nil {
-		return nil, unsigned("%v", err)
+		return nil, unopened(signed, t, err)
 	}
 	length := len(n.Text) + len("\n")
 	for _, sigs := range [][]note.Signature{n.Sigs, n.UnverifiedSigs} {

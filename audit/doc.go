@@ -79,9 +79,10 @@
 //
 // # A torn tail
 //
-// A crash may leave bytes after the last good line: an unfinished line, zeros, rubbish. They are a torn
-// tail when no well-formed line stands among them. Verification reports them apart, as [Torn]; the writer
-// cuts them at its next start, keeps them aside and records that in a note of kind "repair".
+// A crash may leave bytes after the last good line: an unfinished line, zeros, rubbish. When no well-formed line
+// stands among them the writer cuts them at its next start, keeps them aside and records that in a note of kind
+// "repair" ([Bad.Tail]). Verification calls them [Torn] when no newline is among them; what ends with one is a line, and a
+// [Frame] that is none. Whether it was a crash, no file can say.
 //
 // # The tree
 //
@@ -166,9 +167,10 @@
 // [Verify] says yes, or which entry is wrong first and why, a [Reason]. [Check] also holds the ledger against
 // checkpoints: the one that it shows itself as its newest, and one that was kept elsewhere. Then it tells apart
 //
-//   - "replaced": another origin; the genesis was exchanged, or this is another ledger;
-//   - "truncated": fewer entries than were signed;
-//   - "rollback": the ledger is in order up to the newest checkpoint it shows, and a later one was seen;
+//   - "replaced": another origin than the checkpoint's or a given key's; the genesis was exchanged, or this is another ledger;
+//   - "key": a given key that is none of those the ledger announces, where it announces any;
+//   - "truncated": fewer entries than were signed, cut off or put back;
+//   - "rollback": the same, and the ledger agrees with the checkpoint that it shows as its newest;
 //   - "fork": as many entries, and another root than the one signed;
 //   - "signature" and "unwitnessed": the checkpoint is not signed by a trusted key, or cosigned by too few.
 //

@@ -37,7 +37,7 @@ func Example() {
 	// Output:
 	// true 3 000102030405060708090a0b0c0d0e0f <nil>
 	// 3bae41f487f85e53b802a549ed26831c87e8909817c12cb0460761f4cc2570e9
-	// false entry 3 (segment 1, byte 508): chain: the hash over the entry before and this one is not the one written <nil>
+	// false entry 3 (segment 1, byte 508): chain: the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before <nil>
 }
 
 func ExampleScan() {

@@ -31,7 +31,7 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		h := next(head.Hash, raw)
 		hex.Encode(text[:], h[:])
 		if seq, ok := number(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
-			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "its number or hash does not follow from the entry before"}
+			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "the entry was changed, or is not in its place: its number or hash does not follow from the entry before"}
 		}
 		if tree != nil {
 			tree.Add(Leaf(line))

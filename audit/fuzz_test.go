@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -316,7 +317,14 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := trust.Open(data)
 		if err != nil {
+			var bad *Bad
+			if !errors.As(err, &bad) || len(bad.Detail) == 0 {
+				t.Fatalf("%q: %v", data, err)
+			}
 			return
+		}
+		if bad := shapeless(data); bad != nil {
+			t.Fatalf("%q opens, and %v", data, bad)
 		}
 		if s.Checkpoint != b.roots[6] || len(s.Keys) != 1 || len(s.Cosignatures) != 1 || s.Cosignatures[0].Time != time.Unix(1001, 0).UTC() {
 			t.Fatalf("%q opens as %+v", data, s)

@@ -117,6 +117,10 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 		return Verified{}, errors.New("the receipt holds no intent")
 	}
 	if v.found.Signed, err = v.keys.follow(t).Open(r.Checkpoint); err != nil {
+		var bad *Bad
+		if errors.As(err, &bad) {
+			bad.Checkpoint = "its checkpoint"
+		}
 		return Verified{}, err
 	}
 	for _, p := range r.Entries {

@@ -101,9 +101,9 @@ func TestReceiptRefuses(t *testing.T) {
 		"a genesis":        {prove(append(good, 1)...), "belongs to no receipt"},
 		"no key":           {prove(good[1:]...), ""}, // the log's first key is the one that is trusted
 		"nothing":          {nil, "begins with"},
-		"no checkpoint":    {text[:bytes.Index(text, []byte("\n\n"))+2], "malformed"},
+		"no checkpoint":    {text[:bytes.Index(text, []byte("\n\n"))+2], "its checkpoint: it is no checkpoint: it is empty"},
 		"no entries":       {[]byte(receiptHead + "\n" + string(signed)), "no intent"},
-		"space":            {append(bytes.Clone(text), '\n'), "malformed"},
+		"space":            {append(bytes.Clone(text), '\n'), "line 6 is no signature"},
 		"twice":            {[]byte(strings.Replace(string(text), "entry 9\n", "entry 8\n", 1)), "number"},
 		"plus":             {[]byte(strings.Replace(string(text), "entry 8\n", "entry 08\n", 1)), "one encoding"},
 		"huge":             {make([]byte, MaxReceipt+1), "at most"},

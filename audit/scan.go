@@ -14,7 +14,7 @@ import (
 type Reason string
 
 const (
-	Torn    Reason = "torn"    // a torn tail: bytes after the last good line, none of them well-formed
+	Torn    Reason = "torn"    // the last line has no newline: unfinished, or zeros
 	Empty   Reason = "empty"   // no entry at all
 	Frame   Reason = "frame"   // a line that is not the format
 	Chain   Reason = "chain"   // a hash or a number that does not follow from the entry before
@@ -36,18 +36,42 @@ const (
 
 // Bad is the first thing found wrong. It is the error that [Scan] yields.
 type Bad struct {
-	Segment int    `json:"segment"` // counted from 1; 0 where the fault is no line's
-	Entry   uint64 `json:"entry"`   // the number that stands there, or should
-	Offset  int64  `json:"offset"`  // of the line in its segment, in bytes
-	Reason  Reason `json:"reason"`
-	Detail  string `json:"detail"`
+	Segment    int    // counted from 1; 0 where the fault is no line's
+	Entry      uint64 // the number that stands there, or should; 0 where the fault is no one entry's
+	Within     uint64 // the fault is in one of the first Within entries, and nothing tells which; 0 where that is known
+	Offset     int64  // of the line in its segment, in bytes
+	Tail       bool   // no well-formed line stands behind it: a writer keeps aside what does, cuts it off and goes on
+	Checkpoint string // what the checkpoint is called that the ledger does not agree with
+	Reason     Reason
+	Detail     string
 }
 
 func (b *Bad) Error() string {
-	if b.Segment == 0 {
+	switch {
+	case b.Segment == 0 && b.Checkpoint == "":
 		return fmt.Sprintf("%s: %s", b.Reason, b.Detail)
+	case b.Segment == 0:
+		return fmt.Sprintf("%s: %s: %s", b.Reason, b.Checkpoint, b.Detail)
 	}
 	return fmt.Sprintf("entry %d (segment %d, byte %d): %s: %s", b.Entry, b.Segment, b.Offset, b.Reason, b.Detail)
+}
+
+// MarshalJSON leaves out what is not known: where no line is at fault, its place.
+func (b *Bad) MarshalJSON() ([]byte, error) {
+	var offset *int64
+	if b.Segment > 0 {
+		offset = &b.Offset
+	}
+	return json.Marshal(struct {
+		Segment    int    `json:"segment,omitempty"`
+		Entry      uint64 `json:"entry,omitempty"`
+		Within     uint64 `json:"within,omitempty"`
+		Offset     *int64 `json:"offset,omitempty"`
+		Tail       bool   `json:"tail,omitempty"`
+		Checkpoint string `json:"checkpoint,omitempty"`
+		Reason     Reason `json:"reason"`
+		Detail     string `json:"detail"`
+	}{b.Segment, b.Entry, b.Within, offset, b.Tail, b.Checkpoint, b.Reason, b.Detail})
 }
 
 // Scan yields the entries that r holds after the entry at after, the zero Head for a ledger's first
@@ -110,9 +134,9 @@ func (s *scanner) next() (Entry, error) {
 func (s *scanner) follows(e Entry, claimed Hash) error {
 	switch {
 	case e.Seq != s.head.Seq+1:
-		return s.bad(Chain, "the entry says that it is number %d", e.Seq)
+		return s.misplaced(e.Seq)
 	case e.Hash != claimed:
-		return s.bad(Chain, "the hash over the entry before and this one is not the one written")
+		return s.bad(Chain, "the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
 	case (e.Kind == KindGenesis) != (e.Seq == 1):
 		return s.bad(Origin, "genesis is entry 1 and no other; this is of kind %s", e.Kind)
 	case e.Seq == 1 && !validGenesis(e.Data):
@@ -137,47 +161,4 @@ func validGenesis(data []byte) bool {
 
 func (s *scanner) bad(reason Reason, format string, args ...any) *Bad {
 	return &Bad{Segment: s.segment, Entry: s.head.Seq + 1, Offset: s.off, Reason: reason, Detail: fmt.Sprintf(format, args...)}
-}
-
-// damaged reads on after a line that is not the format, to tell a torn tail from damage further in.
-func (s *scanner) damaged(line []byte, cause error) error {
-	bad := s.bad(Torn, "%v", cause)
-	window := bytes.Clone(line) // what ReadSlice returned does not outlive the next read
-	for {
-		if endsWell(window) {
-			bad.Reason = Frame
-			return bad
-		}
-		if bytes.HasSuffix(window, []byte("\n")) {
-			window = window[:0]
-		}
-		more, err := s.r.ReadSlice('\n')
-		window = append(window[max(0, len(window)-MaxLine):], more...)
-		if err == io.EOF && len(more) == 0 {
-			return bad
-		}
-		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
-			return err
-		}
-	}
-}
-
-// endsWell tells whether b ends in a well-formed line. Such a line may stand behind the bytes of one that
-// was torn: a writer that appended after them has swallowed it, and it may be a receipt somebody holds.
-func endsWell(b []byte) bool {
-	const tries = 16 // data may hold the text of a frame; more than this is no accident and not worth the time
-	for range tries {
-		i := bytes.Index(b, []byte(frameHash))
-		if i < 0 {
-			return false
-		}
-		b = b[i:]
-		if _, raw, err := parseLine(b); err == nil {
-			if _, err := parseEntry(raw); err == nil {
-				return true
-			}
-		}
-		b = b[1:]
-	}
-	return false
 }

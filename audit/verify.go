@@ -27,6 +27,10 @@ type Report struct {
 	// Held are the checkpoints that were given and that the ledger agrees with.
 	Held     []Signed `json:"held,omitempty"`
 	FirstBad *Bad     `json:"firstBad,omitempty"`
+	// Also is what is wrong with the last bytes themselves, where FirstBad is that a checkpoint does not agree.
+	Also *Bad `json:"also,omitempty"`
+
+	witnesses int // how many were named
 }
 
 // PlanCount says of how many plans the text gave the digest again, and of how many it cannot be told
@@ -42,14 +46,17 @@ func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segme
 // Verify reads a ledger's segments in order and reports on them. The error is what reading returned;
 // that a ledger is not in order stands in the report. Without an entry a ledger is not in order.
 func (c Check) Verify(segments ...io.Reader) (Report, error) {
-	v := verifier{report: Report{Segments: len(segments)}, roots: c.sizes()}
+	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)}, roots: c.sizes()}
 	v.reach()
 	for i, r := range segments {
 		err := v.segment(r, i+1)
 		var bad *Bad
 		if errors.As(err, &bad) {
-			if bad.Reason == Torn && i+1 < len(segments) {
-				bad.Reason = Frame // what follows in the next segment was written after it
+			if i+1 < len(segments) {
+				bad.Tail = false // what follows in the next segment was written after it
+			}
+			if bad.Reason == Torn && !bad.Tail {
+				bad.Reason = Frame
 			}
 			v.report.FirstBad = bad
 			break

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Verifies a Bailey ledger, or a portable receipt, with nothing but its files:
 
-    python3 verify.py [--key KEY]... [--witness KEY]... [--quorum N] [--newest NOTE] [--seen NOTE] DIRECTORY
+    python3 verify.py [--key KEY]... [--witness KEY]... [--quorum N] [--newest NOTE] [--seen NOTE]... DIRECTORY
     python3 verify.py --key KEY... [--witness KEY]... [--quorum N] --receipt FILE
     python3 verify.py --salt HEX --body FILE
 
 It follows docs/ledger.md and shares no code with Bailey. It ends with 0 when the ledger or receipt holds, and
-otherwise names the first bad entry or the reason and ends with 1. The third form prints a commitment. Python has no
-Ed25519: signatures are verified by the program openssl, 3.0 or later."""
+otherwise names the first bad entry or the reason and ends with 1; with 2 when there is nothing to verify, or nothing to
+verify it with. The third form prints a commitment. Files are regular ones, or - for stdin. Python has no Ed25519:
+signatures are verified by the program openssl, 3.0 or later."""
 import argparse
 import base64
+import functools
 import hashlib
 import json
+import os
 import pathlib
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -35,6 +39,33 @@ OWN = {name.lower(): name for name in ("receipt", "cage", "planDigest")}
 
 class Against(Exception):
     """What is wrong is no single entry."""
+
+
+class Nothing(Exception):
+    """There is nothing to verify, or nothing to verify it with: no verdict."""
+
+
+def opened_file(name, flags=0):
+    """A regular file, opened without waiting for a pipe."""
+    try:
+        there = os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags)
+    except OSError as why:
+        raise Nothing("%s cannot be read: %s" % (name, why.strerror)) from None
+    if not stat.S_ISREG(os.fstat(there).st_mode):
+        os.close(there)
+        raise Nothing("%s cannot be read: it is no regular file" % name)
+    return os.fdopen(there, "rb")
+
+
+@functools.lru_cache
+def content(name, most):
+    """What a file holds that somebody names, at most so many bytes of it and one."""
+    if str(name) == "-":
+        return sys.stdin.buffer.read(most + 1)
+    if str(name) == os.devnull:
+        return b""
+    with opened_file(name) as file:
+        return file.read(most + 1)
 
 
 def need(holds, why, error=ValueError):
@@ -126,8 +157,12 @@ def ed25519(public, message, signature):
         (here / "key").write_bytes(bytes.fromhex("302a300506032b6570032100") + public)  # RFC 8410
         (here / "message").write_bytes(message)
         (here / "signature").write_bytes(signature)
-        return subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-keyform", "DER", "-rawin", "-inkey", here / "key",
-                               "-in", here / "message", "-sigfile", here / "signature"], capture_output=True).returncode == 0
+        try:
+            done = subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-keyform", "DER", "-rawin", "-inkey", here / "key",
+                                   "-in", here / "message", "-sigfile", here / "signature"], capture_output=True)
+        except OSError as why:
+            raise Nothing("no signature can be verified without the program openssl, 3.0 or later: %s" % why.strerror) from None
+        return done.returncode == 0
 
 
 class Ledger:
@@ -139,25 +174,32 @@ class Ledger:
 
     def follow(self, directory, sizes):
         """Reads the segments in order, and keeps the roots at sizes."""
-        segments = sorted(pathlib.Path(directory).glob("[0-9]*.jsonl"))
+        place = pathlib.Path(directory)
+        need(place.exists(), "there is no directory %s" % directory, Nothing)
+        need(place.is_dir(), "%s is no directory" % directory, Nothing)
+        segments = sorted(place.glob("[0-9]" * 8 + ".jsonl"))
+        need(segments, "there is no ledger in %s: it holds no 00000001.jsonl" % directory, Nothing)
         for number, segment in enumerate(segments, 1):
             need(segment.name == "%08d.jsonl" % number, "segment %d is missing" % number)
-            begins = number > 1
-            for line in segment.open("rb"):
-                try:
-                    self.add(line, begins)
-                except (ValueError, RecursionError) as why:
-                    raise ValueError("entry %d in %s: %s" % (self.seq + 1, segment.name, why)) from None
-                begins = False
-                if self.seq in sizes:
-                    self.roots[self.seq] = self.tree.root()
-            need(not begins, "entry %d in %s: the segment is empty" % (self.seq + 1, segment.name))
+            with opened_file(segment, os.O_NOFOLLOW) as file:
+                self.read(file, segment.name, number > 1, sizes)
+
+    def read(self, file, name, begins, sizes):
+        for line in iter(lambda: file.readline(65537), b""):
+            try:
+                self.add(line, begins)
+            except (ValueError, RecursionError) as why:
+                raise ValueError("entry %d in %s: %s" % (self.seq + 1, name, why)) from None
+            begins = False
+            if self.seq in sizes:
+                self.roots[self.seq] = self.tree.root()
+        need(not begins, "entry %d in %s: the segment is empty" % (self.seq + 1, name))
 
     def add(self, line, begins):
         frame, entry = parts(line)
         now = sha(self.head, frame[2])
-        need(now.hex().encode() == frame[1], "the hash does not follow")
-        need(int(entry[1]) == self.seq + 1, "the number does not follow")
+        need(int(entry[1]) == self.seq + 1, "entry %d stands here: one was changed, taken out or is not in its place" % int(entry[1]))
+        need(now.hex().encode() == frame[1], "the entry was changed, or is not in its place: the hash does not follow")
         kind, data = entry[3].decode(), entry[4]
         need((kind == "genesis") == (self.seq == 0), "genesis is entry 1 and no other")
         need((kind == "segment") == begins, "a segment begins with an entry of its own kind, and none stands elsewhere")
@@ -234,16 +276,20 @@ class Ledger:
 
 
 def parts(line):
+    need(line.strip(b"\0"), "zero bytes stand behind the last entry")
     need(len(line) <= 65536, "the line is too long")
+    need(line.endswith(b"\n"), "the last line has no newline: %d bytes of it are there" % len(line))
+    need(line != b"\n", "the line is empty")
+    need(not line.endswith(b"\r\n"), "the line ends in CR LF: the file was copied as text, which changed its bytes")
     frame = LINE.fullmatch(line)
     entry = frame and ENTRY.fullmatch(frame[2])
     need(entry, "the line is not in the one form it may have")
     return frame, entry
 
 
-def opened(note, ledger, args, quorum):
+def opened(name, note, ledger, args, quorum):
     """Verifies a signed checkpoint: its origin, size, root, the log's keys and the witnesses that signed it."""
-    keys = [Key(k) for k in args.key]
+    keys = [Key(k) for k in args.key] or [k for _, k in ledger.keys if not args.receipt]
     for (_, old), (_, key) in zip(ledger.keys, ledger.keys[1:]):
         if old.text in [k.text for k in keys]:
             keys.append(key)
@@ -251,49 +297,67 @@ def opened(note, ledger, args, quorum):
     known.update({(k.name, k.id): k for k in map(Key, args.witness) if k.witness})
     try:
         form = NOTE.fullmatch(note.decode())
-        need(form and len(note) <= 32768, "it is not in its form")
+        need(note, "it is no checkpoint: it is empty")
+        need(form and len(note) <= 32768, "it is no checkpoint: it is not in its form; each line ends with a newline, without CR")
+        need(not ledger.name or form[2] == ledger.name, "replaced: %s: this ledger is %s, and the checkpoint is of %s" % (name, ledger.name, form[2]), Against)
         root, signed, seen = bytes64(form[4]), [], set()
+        signer = "nobody"
         for line in form[5].splitlines():
-            _, name, sig = line.split(" ")
+            _, by, sig = line.split(" ")
             sig = bytes64(sig)
             need(len(sig) > 4 and line not in seen and len(seen) < 100, "a signature is none, or stands twice")
             seen.add(line)
-            key = known.get((name, sig[:4]))
+            signer = "%s+%s" % (by, sig[:4].hex()) if by == form[2] else signer
+            key = known.get((by, sig[:4]))
             if key:
-                need(key not in signed and key.verifies(form[1].encode(), sig[4:]), "a signature is wrong")
+                need(key not in signed and key.verifies(form[1].encode(), sig[4:]),
+                     "the signature of %s on it is wrong: the checkpoint was changed, or another key of the same name signed it" % name_of(key))
                 signed.append(key)
         logs = [k for k in signed if not k.witness and k.name == form[2]]
-        need(logs, "no key of that log that is trusted has signed it")
+        need(logs, "it is signed by %s, and trusted is %s" % (signer, ", ".join(map(name_of, keys)) or "no key: none was given"))
     except ValueError as why:
-        raise Against("signature: the checkpoint: %s" % why) from None
+        raise Against("signature: %s: %s" % (name, why)) from None
     witnesses = {k.raw for k in signed if k.witness}
-    need(len(witnesses) >= quorum, "unwitnessed: %d of %d witnesses" % (len(witnesses), quorum), Against)
+    need(len(witnesses) >= quorum, "unwitnessed: %s: %d of the %d witnesses that were named cosigned it, and %d are wanted"
+         % (name, len(witnesses), len(args.witness), quorum), Against)
     return form[2], int(form[3]), root, logs, len(witnesses)
 
 
-def agree(note, ledger, args, quorum):
+def name_of(key):
+    return "%s+%s" % (key.name, key.id.hex())
+
+
+def agree(name, ledger, args, quorum):
     """Holds the ledger against one signed checkpoint and returns its size, its words, and whether the ledger is too short."""
-    name, size, root, logs, witnesses = opened(note, ledger, args, quorum)
-    need(ledger.seq == 0 or name == ledger.name, "replaced: this ledger is %s, the checkpoint of %s" % (ledger.name, name), Against)
+    _, size, root, logs, witnesses = opened(name, content(name, 32768), ledger, args, quorum)
     if size > ledger.seq or ledger.seq == 0:
-        return size, "truncated: %d entries were signed and %d are left" % (size, ledger.seq), True
-    need(ledger.roots[size] == root, "fork: the first %d entries are not those that were signed" % size, Against)
-    need(ledger.at(size) is None or ledger.at(size).text in [k.text for k in logs], "signature: that key was not the log's", Against)
-    return size, "held: %d entries, signed by %s, %d witnesses" % (size, logs[0].name, witnesses), False
+        return size, "truncated: %s: %d entries were signed and %s" % (name, size, "%d are left" % ledger.seq if ledger.seq else "none is left"), True
+    need(ledger.roots.get(size) == root, "fork: %s: the first %d entries are not those that were signed" % (name, size), Against)
+    need(ledger.at(size) is None or ledger.at(size).text in [k.text for k in logs], "signature: %s: that key was not the log's" % name, Against)
+    return size, "held: %d entries, signed by %s, %d witnesses (checkpoint %s)" % (size, name_of(logs[0]), witnesses, name), False
+
+
+def belong(ledger, args):
+    """Whether the keys that were given are this ledger's: who gives one says whose ledger this has to be."""
+    for key in map(Key, args.key):
+        need(not ledger.name or key.name == ledger.name, "replaced: this ledger is %s, and the key is of %s" % (ledger.name, key.name), Against)
+
+
+def announced(ledger, args):
+    own = [k.text for _, k in ledger.keys]
+    for key in args.key:
+        need(not own or key in own, "key: the key %s is none of those that this ledger announces" % key, Against)
 
 
 def against(ledger, args):
     said, newest = [], None
     need(args.quorum < 1 or args.newest or args.seen, "unwitnessed: no checkpoint was given", Against)
-    for which, name in (("newest", args.newest), ("seen", args.seen)):
-        if name is None:
-            continue
-        size, words, short = agree(pathlib.Path(name).read_bytes(), ledger, args,
-                                   0 if which == "newest" and args.seen else args.quorum)
+    for which, name in [("newest", args.newest)] * bool(args.newest) + [("seen", name) for name in args.seen]:
+        size, words, short = agree(name, ledger, args, 0 if which == "newest" and args.seen else args.quorum)
         if which == "newest":
             newest = size
         elif newest is not None and newest < size:
-            raise Against("rollback: its newest checkpoint is of %d entries, and one of %d was seen" % (newest, size))
+            raise Against("rollback: %s: its newest checkpoint is of %d entries, and one of %d was seen" % (name, newest, size))
         need(not short, words, Against)
         said.append(words)
     return said
@@ -301,18 +365,21 @@ def against(ledger, args):
 
 def named(*names):
     """The sizes that notes name, verified or not."""
-    forms = [NOTE.fullmatch(pathlib.Path(n).read_bytes().decode(errors="replace")) for n in names if n]
+    forms = [NOTE.fullmatch(content(n, 32768).decode(errors="replace")) for n in names if n]
     return {int(f[3]) for f in forms if f}
 
 
 def ledger_holds(args):
     ledger, broken, said = Ledger(), None, []
     try:
-        ledger.follow(args.directory, named(args.newest, args.seen))
+        ledger.follow(args.directory, named(args.newest, *args.seen))
     except ValueError as why:
         broken = why
     try:
+        belong(ledger, args)
         said = against(ledger, args)
+        if not broken:
+            announced(ledger, args)
     except Against as why:
         need(broken and not re.match("replaced|fork", str(why)), why, Against)  # another ledger goes before a broken one
     need(not broken, broken)
@@ -322,10 +389,12 @@ def ledger_holds(args):
     print("plans: %d recomputed, %d redacted" % (sum(ledger.plans.values()), sum(not done for done in ledger.plans.values())))
     for words in said:
         print(words)
+    if said and not args.key:
+        print("not proved: nobody vouched for the log's key: it is one that the ledger announces")
 
 
 def receipt_holds(args):
-    text = pathlib.Path(args.receipt).read_bytes()
+    text = content(args.receipt, 1 << 20)
     need(len(text) <= 1 << 20, "the receipt is too long")
     body, _, note = text.partition(b"\n\n")
     head, _, body = (body + b"\n").partition(b"\n")
@@ -346,7 +415,7 @@ def receipt_holds(args):
         shown.append("%d %s" % (seq, kind))
         proved.append((one[3], seq, [bytes.fromhex(h.decode()) for h in one[2].split()]))
     need(intents == 1 and len(ledger.plans) < 2, "a receipt holds one intent and one plan")
-    name, size, root, logs, witnesses = opened(note, ledger, args, args.quorum)
+    name, size, root, logs, witnesses = opened("its checkpoint", note, ledger, args, args.quorum)
     for line, seq, proof in proved:
         included(line, seq, size, root, proof)
     need(not ledger.keys or ledger.keys[-1][1].text in [k.text for k in logs], "signature: that key was not the log's", Against)
@@ -358,7 +427,8 @@ def main():
     args.add_argument("--key", action="append", default=[])
     args.add_argument("--witness", action="append", default=[])
     args.add_argument("--quorum", type=int, default=0)
-    for name in ("--newest", "--seen", "--receipt", "--salt", "--body"):
+    args.add_argument("--seen", action="append", default=[])
+    for name in ("--newest", "--receipt", "--salt", "--body"):
         args.add_argument(name)
     args.add_argument("directory", nargs="?")
     args = args.parse_args()
@@ -366,12 +436,16 @@ def main():
         if args.receipt:
             receipt_holds(args)
         elif args.body:
-            body, salt = pathlib.Path(args.body).read_bytes(), bytes.fromhex(args.salt)
+            body, salt = content(args.body, 1 << 24), bytes.fromhex(args.salt or "")
             need(len(salt) == 32, "a salt has 32 bytes")
+            need(len(body) <= 1 << 24, "no body is that long")
             print(sha(b"bailey.audit/body/v1\x00", salt, len(body).to_bytes(8, "big"), body).hex())
         else:
             need(args.directory, "name a directory")
             ledger_holds(args)
+    except Nothing as why:
+        print("verify.py: %s" % why, file=sys.stderr)
+        sys.exit(2)
     except (ValueError, OSError, Against) as why:
         print("no:", why)
         sys.exit(1)

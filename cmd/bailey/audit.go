@@ -37,17 +37,21 @@ func (a *app) auditVerifyVerb() *cobra.Command {
 cage that an outcome names is there and gives its digest. A plan is redacted where its text would
 have held a secret: its digest cannot be recomputed.
 
-It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory named. --against holds the ledger
-against a checkpoint that was kept elsewhere, --key names the log's key as it reached you by another way than
-the ledger, --witness and --quorum whose cosignatures a checkpoint needs. Without --key the keys that the ledger
-announces are taken at their word. --receipt verifies a portable receipt and reads no ledger.
+It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, read whoever may write
+it. What a gateway would not accept of its own ledger (mode, owner, links) is a note there and no verdict.
+
+--against holds the ledger against a checkpoint that was kept elsewhere, - is stdin. --key names the log's key as it
+reached you by another way than the ledger: a ledger that has another name or announces other keys does not hold.
+Without --key checkpoints are held against the keys that the ledger announces itself (of the home, those that lie
+beside it too), and "not proved" says that nobody vouched for them. --witness and --quorum say whose
+cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and reads no ledger.
 
 It takes no lock and may run while a gateway writes: a last line that is not whole yet is looked at again, and
-is a torn tail only when it has not moved a fifth of a second later.
+is torn only when it has not moved a fifth of a second later.
 
-Exit code 1, with the entry and the reason, when it does not hold. Without a witness the log proves order, not
-honesty: whoever can write the file and has the log's key can write another one that verifies. And what did
-not pass the gate is not in it.`,
+Exit code 1, with the entry and the reason, when it does not hold; 2 when there is nothing to verify. Without a
+witness the log proves order, not honesty: whoever can write the file and has the log's key can write another one
+that verifies. And what did not pass the gate is not in it.`,
 		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -72,8 +76,12 @@ func (v verifying) trust() (t audit.Trust, err error) {
 	if t.Keys, err = parseKeys("--key", v.keys, false); err == nil {
 		t.Witnesses, err = parseKeys("--witness", v.witnesses, true)
 	}
-	if err == nil && (v.quorum < 0 || v.quorum > len(t.Witnesses)) {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d of %d witnesses", v.quorum, len(t.Witnesses)), Hint: "name each witness with --witness KEY"}
+	switch {
+	case err != nil:
+	case v.quorum < 0:
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d is less than none", v.quorum), Hint: "give the number of witnesses that have to have cosigned"}
+	case v.quorum > len(t.Witnesses):
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d wants more witnesses than the %d that are named", v.quorum, len(t.Witnesses)), Hint: "name each witness with --witness KEY"}
 	}
 	return t, err
 }
@@ -95,53 +103,63 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 }
 
 func (a *app) verify(v verifying, args []string) error {
-	dir, check, err := v.check(args)
+	c, err := a.check(v)
 	if err != nil {
 		return err
-	}
-	report, err := ledger.VerifyAgainst(dir, check)
-	if err != nil {
-		return err
-	}
-	return a.verdict(dir, report, check.Own)
-}
-
-// check returns what is verified, and what it is held against.
-func (v verifying) check(args []string) (dir string, c audit.Check, err error) {
-	if c.Trust, err = v.trust(); err != nil {
-		return "", c, err
-	}
-	for _, name := range v.against {
-		signed, err := readNote(name)
-		if err != nil {
-			return "", c, unread(name, err)
-		}
-		c.Seen = append(c.Seen, signed)
 	}
 	if len(args) == 1 {
-		return args[0], c, nil
+		report, notes, err := ledger.VerifyCopy(args[0], c)
+		if err != nil {
+			return err
+		}
+		return a.verdict(args[0], rule(report, c.Own, notes))
 	}
 	home, err := gateway.FindHome()
 	if err != nil {
-		return "", c, err
+		return err
 	}
-	if c.Newest, err = newest(home); err != nil {
-		return "", c, err
+	if c.Newest, err = keptNote(home.Checkpoint()); err != nil {
+		return err
 	}
-	if c.Newest != nil && len(v.keys) == 0 { // the home's own word: better than none
-		c.Own, c.Trust.Keys = true, homeKeys(home, c.Newest)
+	c.Shown = homeKeys(home, c.Newest)
+	c.Called[0] = home.Checkpoint()
+	if _, err := os.Lstat(home.Ledger()); errors.Is(err, fs.ErrNotExist) && c.Newest == nil {
+		c = audit.Check{} // nothing says that there ever was one here
 	}
-	return home.Ledger(), c, nil
+	report, err := ledger.VerifyAgainst(home.Ledger(), c)
+	if err != nil {
+		return err
+	}
+	return a.verdict(home.Ledger(), rule(report, c.Own, nil))
 }
 
-// newest is the home's newest checkpoint, nil when it has none.
-func newest(home gateway.Home) ([]byte, error) {
-	signed, err := readNote(home.Checkpoint())
+// check returns what the flags hold a ledger against.
+func (a *app) check(v verifying) (c audit.Check, err error) {
+	c.Own, c.Called = len(v.keys) == 0, []string{""}
+	if c.Trust, err = v.trust(); err != nil {
+		return c, err
+	}
+	for _, name := range v.against {
+		signed, err := a.input(name, audit.MaxNote)
+		if err != nil {
+			return c, unread(name, err)
+		}
+		if name == "-" {
+			name = "stdin"
+		}
+		c.Seen, c.Called = append(c.Seen, signed), append(c.Called, name)
+	}
+	return c, nil
+}
+
+// keptNote is a checkpoint that the home keeps, nil when it has none.
+func keptNote(file string) ([]byte, error) {
+	signed, err := readNote(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, unread(home.Checkpoint(), err)
+		return nil, unread(file, err)
 	}
 	return signed, nil
 }
@@ -185,95 +203,59 @@ func readBounded(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
+// input reads a file that somebody names, - for stdin.
+func (a *app) input(name string, most int64) ([]byte, error) {
+	switch name {
+	case os.DevNull:
+		return []byte{}, nil
+	case "-":
+		b, err := io.ReadAll(io.LimitReader(a.stdin, most+1))
+		if err == nil && int64(len(b)) > most {
+			err = fmt.Errorf("it is over the %d bytes allowed", most)
+		}
+		return b, err
+	}
+	return readBounded(name, most)
+}
+
 func unread(name string, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote"}
-}
-
-// ruling is a report as JSON shows it.
-type ruling struct {
-	audit.Report
-	Proves     []string `json:"proves"`
-	LeavesOpen []string `json:"leavesOpen"`
-}
-
-// rule says what a report stands for.
-func rule(r audit.Report, own bool) ruling {
-	out := ruling{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen()}
-	if r.OK {
-		out.Proves = r.Proves()
-	}
-	if own {
-		out.LeavesOpen = append([]string{"the keys are the home's own word: whoever can write the home can exchange them; give --key"}, out.LeavesOpen...)
-	}
-	return out
-}
-
-func (a *app) verdict(dir string, r audit.Report, own bool) error {
-	said := rule(r, own)
-	switch {
-	case a.json:
-		if err := a.print(said); err != nil {
-			return err
-		}
-	case r.OK:
-		fmt.Fprintf(a.stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
-		fmt.Fprintf(a.stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
-		for _, s := range said.Proves {
-			fmt.Fprintf(a.stdout, "proved: %s\n", shown(s))
-		}
-		fmt.Fprintf(a.stdout, "not proved: %s\n", shown(strings.Join(said.LeavesOpen, "; ")))
-	case r.FirstBad.Reason == audit.Empty:
-		a.say(string(bailey.NotFound), "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere")
-	default:
-		a.say(string(bailey.Invalid), r.FirstBad.Error(), cureOf(r.FirstBad.Reason))
-	}
-	if !r.OK {
-		return exit(exitDenied)
-	}
-	return nil
-}
-
-// cureOf says what to do about a ledger that does not hold.
-func cureOf(r audit.Reason) string {
-	switch r {
-	case audit.Unsigned:
-		return "give the log's key with --key: bailey audit key prints it on the machine that has it; a checkpoint that no such key signed is none"
-	case audit.Unwitnessed:
-		return "give --against a checkpoint that the witnesses cosigned, and each one's key with --witness"
-	case audit.Truncated, audit.Rollback, audit.Forked, audit.Replaced:
-		return "keep the ledger and the checkpoint as they are: together they show that one was put in the other's place"
-	case audit.Torn:
-		return "a crash left this: the next start of the gateway keeps it aside, cuts it off and records that"
-	}
-	return "keep the file as it is and compare it with a copy; a gateway will not append to it"
+	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
 }
 
 // verifyReceipt verifies a portable receipt.
 func (a *app) verifyReceipt(v verifying, args []string) error {
 	t, err := v.trust()
-	if err != nil {
+	const use = "bailey audit verify --receipt FILE --key KEY"
+	switch {
+	case err != nil:
 		return err
+	case len(args) > 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified without a ledger: leave out " + shown(args[0]), Hint: use}
+	case len(v.against) > 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt carries its checkpoint: leave out --against", Hint: use}
+	case len(t.Keys) == 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified with the log's key, and no --key was given", Hint: use}
 	}
-	if len(args) > 0 || len(v.against) > 0 || len(t.Keys) == 0 {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified with the log's key and without a ledger",
-			Hint: "bailey audit verify --receipt FILE --key KEY"}
-	}
-	text, err := readBounded(v.receipt, audit.MaxReceipt)
+	text, err := a.input(v.receipt, audit.MaxReceipt)
 	if err != nil {
 		return unread(v.receipt, err)
 	}
 	found, err := audit.VerifyReceipt(text, t)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "the receipt does not hold: " + err.Error(), Err: err, Hint: "ask for it anew: bailey audit prove RECEIPT"}
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the receipt does not hold", Err: err, Hint: "look at the key first; then ask for the receipt anew: bailey audit prove RECEIPT"}
 	}
 	return a.shownReceipt(found)
 }
 
 func (a *app) shownReceipt(v audit.Verified) error {
-	const open = "that there is no outcome and no later change of the key, a receipt cannot show; what did not pass the gate is not in the log"
+	open := []string{
+		"a receipt cannot show that a call has no outcome, nor that the log's key was not changed later",
+		"a body kept in blobs/ was not looked at: it may be missing or changed",
+		"what did not pass the gate is not in the log",
+	}
 	if a.json {
 		return a.print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed, "intent": v.Intent.Data, "outcome": v.Outcome.Data,
-			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": []string{open}})
+			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open})
 	}
 	fmt.Fprintf(a.stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq, shown(v.Origin), v.Size)
 	fmt.Fprintf(a.stdout, "intent: %s\n", shown(string(v.Intent.Data)))
@@ -283,6 +265,8 @@ func (a *app) shownReceipt(v audit.Verified) error {
 	for _, c := range v.Cosignatures {
 		fmt.Fprintf(a.stdout, "cosigned: by %s\n", shown(c.Witness))
 	}
-	fmt.Fprintf(a.stdout, "not proved: %s\n", open)
+	for _, s := range open {
+		fmt.Fprintf(a.stdout, "not proved: %s\n", s)
+	}
 	return nil
 }

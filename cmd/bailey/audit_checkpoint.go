@@ -56,6 +56,9 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 			if err != nil {
 				return err
 			}
+			if since < 0 && cmd.Flags().Changed("since") {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--since %d is less than no entries", since), Hint: "give how many entries the witness saw, 0 for one that saw none"}
+			}
 			if len(urls) > 0 && len(witnesses) == 0 {
 				return &bailey.Error{Kind: bailey.Invalid, Message: "a witness without its key", Hint: "add --witness-key KEY, as bailey audit witness --show prints it"}
 			}
@@ -83,6 +86,9 @@ func (a *app) checkpoint(ctx context.Context, urls []string, witnesses []audit.K
 	}
 	for _, url := range urls {
 		if err := cosigned(ctx, c, url, witnesses, &r); err != nil {
+			if !a.json { // it is signed and kept: who redirected this has it too
+				fmt.Fprint(a.stdout, r.Signed)
+			}
 			return err
 		}
 	}
@@ -134,7 +140,10 @@ func (a *app) auditProveVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "prove RECEIPT", Short: "Print a receipt that verifies without the ledger",
 		Long: `Print a portable receipt: the receipt's entries, each with the proof that it stands in the ledger, and the checkpoint that
-signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.`,
+signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.
+
+It takes the newest checkpoint that is kept and has the receipt in it, one that witnesses cosigned before another. Where there
+is none it signs one, as bailey audit checkpoint does: the newest that carries cosignatures is kept beside it.`,
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    oneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -145,15 +154,23 @@ signs that. Whoever has the log's key verifies it with nothing else: bailey audi
 }
 
 // openNotary wires who signs for the ledger.
-func openNotary(home gateway.Home, log *ledger.Log, newest []byte) *ledger.Notary {
-	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: ledger.KeyFiles{Dir: home.Keys()}, Newest: newest, Keep: func(signed []byte) error {
-		root, err := os.OpenRoot(string(home))
-		if err != nil {
-			return err
+func openNotary(home gateway.Home, log *ledger.Log, newest []byte) (*ledger.Notary, error) {
+	cosigned, err := keptNote(home.Cosigned())
+	if err != nil {
+		return nil, err
+	}
+	keep := func(name string) func(signed []byte) error {
+		return func(signed []byte) error {
+			root, err := os.OpenRoot(string(home))
+			if err != nil {
+				return err
+			}
+			defer root.Close()
+			return gateway.Replace(root, name, signed, 0o600, func() error { return nil })
 		}
-		defer root.Close()
-		return gateway.Replace(root, gateway.CheckpointName, signed, 0o600, func() error { return nil })
-	}})
+	}
+	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: ledger.KeyFiles{Dir: home.Keys()},
+		Newest: newest, Keep: keep(gateway.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(gateway.CosignedName)}), nil
 }
 
 // checkpoint is a look: it changes nothing that the gate does.

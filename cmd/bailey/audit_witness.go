@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -30,11 +33,13 @@ one that has fewer entries or others. Run it where who can write the log cannot.
 
 REQUEST is what bailey audit checkpoint --since N printed; the checkpoint is printed with the cosignature. With --listen it
 answers POST /add-checkpoint instead, on a loopback address, or with a certificate anywhere. What was seen is in the file
---seen before anybody gets a signature: a witness that lost it needs another key. The key is made at first use, in a
-directory of mode 0700. It needs no gateway and no home.`,
+--seen before anybody gets a signature: a witness that lost it needs another key. The key is made when it first cosigns
+or listens, in a directory of its own of mode 0700 (mkdir -m 700); --show makes nothing. A log that changed its key wants
+the new one given beside the old, --key twice. It needs no gateway and no home.`,
 		Example: "  bailey audit witness --name witness.example/w --key-file w/key --seen w/seen --key KEY --listen 127.0.0.1:7070",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.after = "what it saw last is in " + shown(v.seen) + ": start it again with that"
 			w, key, err := v.open()
 			switch {
 			case err != nil:
@@ -73,7 +78,7 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	private, err := ledger.KeyFiles{Dir: filepath.Dir(v.file)}.Named(filepath.Base(v.file))
+	private, err := v.private()
 	if err != nil {
 		return nil, none, err
 	}
@@ -87,6 +92,20 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 	}
 	w, err := openWitness(v.seen, audit.Trust{Keys: keys}, by)
 	return w, key, err
+}
+
+// private is the witness's key. It is made only for one that saw nothing and is about to.
+func (v witnessing) private() (crypto.Signer, error) {
+	files, name := ledger.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
+	private, err := files.Read(name)
+	if v.show || !errors.Is(err, bailey.NotFound) {
+		return private, err
+	}
+	if _, old := os.Lstat(v.seen); old == nil {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a record of what the witness saw, " + shown(v.seen) + ", and no key " + shown(v.file),
+			Hint: "look at the paths; a witness that lost its key begins anew, with another name and another file"}
+	}
+	return files.Named(name)
 }
 
 func (a *app) shownKey(key audit.Key) error {
@@ -123,5 +142,14 @@ func declined(err error) error {
 	if bailey.HintOf(err) != "" {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Conflict, Message: "not cosigned: " + err.Error(), Err: err, Hint: "give --since what the witness saw, and the witness --key of the log; keep what was refused"}
+	hint := "keep what was refused, and look into the log"
+	var s stale
+	var bad *audit.Bad
+	switch {
+	case errors.As(err, &s):
+		hint = fmt.Sprintf("bailey audit checkpoint --since %d prints one that does", s.size)
+	case errors.As(err, &bad) && bad.Reason == audit.Unsigned:
+		hint = newKey
+	}
+	return &bailey.Error{Kind: bailey.Conflict, Message: "not cosigned", Err: err, Hint: hint}
 }

@@ -79,13 +79,16 @@ func run(ctx context.Context, stop func(), args []string) int {
 	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
-		err = &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: out.err}
+		err = unwritten(out.err)
 	}
 	var code exit
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
+		if out.err != nil {
+			app.complain(unwritten(out.err))
+		}
 		return int(code)
 	}
 	switch signalCode(err) {
@@ -97,6 +100,10 @@ func run(ctx context.Context, stop func(), args []string) int {
 		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: app.after})
 	}
 	return codeOf(err)
+}
+
+func unwritten(err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: err}
 }
 
 // ours are the words before --: what follows them belongs to a tool.
@@ -140,7 +147,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
+		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
@@ -182,9 +189,8 @@ func (a *app) print(v any) error {
 
 // complain says what happened and what to do now.
 func (a *app) complain(err error) {
-	if a.json {
-		a.print(map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)})
-		return
+	if a.json && a.print(map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}) == nil {
+		return // else somebody has to be told
 	}
 	a.say(string(bailey.KindOf(err)), err.Error(), bailey.HintOf(err))
 }

@@ -3,11 +3,17 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"database/sql"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +44,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
+			"certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
@@ -172,6 +179,21 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
 		ts.Fatalf("ended with %v, want exit code %s", err, args[0])
+	}
+}
+
+// certificate CERT KEY writes a certificate that this machine alone is named in, and its key.
+func certificate(ts *testscript.TestScript, _ bool, args []string) {
+	public, private, err := ed25519.GenerateKey(nil)
+	ts.Check(err)
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	signed, err := x509.CreateCertificate(rand.Reader, about, about, public, private)
+	ts.Check(err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	ts.Check(err)
+	for i, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: signed}, {Type: "PRIVATE KEY", Bytes: key}} {
+		ts.Check(os.WriteFile(ts.MkAbs(args[i]), pem.EncodeToMemory(block), 0o600))
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	signed, err := newest(home)
+	signed, err := keptNote(home.Checkpoint())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,9 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if s.scribe, err = openScribe(s.ledger, past, s.log); err != nil {
 		return nil, err
 	}
-	s.notary = openNotary(home, s.ledger, signed)
+	if s.notary, err = openNotary(home, s.ledger, signed); err != nil {
+		return nil, err
+	}
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.log})
 	if s.catalog == nil {
 		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {

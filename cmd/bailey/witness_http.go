@@ -48,6 +48,9 @@ func (w *witness) handler() http.Handler {
 	return mux
 }
 
+// newKey is what to do when a witness does not know who signed.
+const newKey = "a log that changed its key announces the new one in its ledger, and bailey audit key prints it: look at what became of the log, and start the witness with that --key beside the one before"
+
 // refuse answers as the specification has it: 409 with the size that was seen, 422 where the proof does not hold.
 func refuse(out http.ResponseWriter, err error) {
 	var s stale
@@ -166,6 +169,8 @@ func askWitness(ctx context.Context, target string, request []byte) (lines []byt
 	switch answer.StatusCode {
 	case http.StatusOK:
 		return body, 0, nil
+	case http.StatusForbidden:
+		return nil, 0, &bailey.Error{Kind: bailey.Unavailable, Message: shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))), Hint: newKey}
 	case http.StatusConflict:
 		size, err := strconv.ParseUint(strings.TrimSuffix(string(body), "\n"), 10, 63)
 		if err != nil {

@@ -212,9 +212,11 @@ func TestHostileWitness(t *testing.T) {
 		t.Error("a witness that nobody named")
 	}
 	for what, answer := range map[string]http.HandlerFunc{
-		"an error":   func(out http.ResponseWriter, _ *http.Request) { http.Error(out, "no\x1b[2J", 500) },
-		"no size":    func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(409); io.WriteString(out, "-1\n") },
-		"a redirect": func(out http.ResponseWriter, r *http.Request) { http.Redirect(out, r, "http://127.0.0.1:1/", http.StatusFound) },
+		"an error": func(out http.ResponseWriter, _ *http.Request) { http.Error(out, "no\x1b[2J", 500) },
+		"no size":  func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(409); io.WriteString(out, "-1\n") },
+		"a redirect": func(out http.ResponseWriter, r *http.Request) {
+			http.Redirect(out, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
 		"a broken end": func(out http.ResponseWriter, _ *http.Request) {
 			out.Header().Set("Content-Length", "100")
 			io.WriteString(out, "x")

@@ -114,6 +114,15 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has no verb %q", cmd.CommandPath(), args[0]), Hint: hint}
 }
 
+// plainFlag says of a flag's value that it does not fit without the name of what could not read it.
+func plainFlag(why string) string {
+	what, _, found := strings.Cut(why, ": strconv.")
+	if !found {
+		return why
+	}
+	return what + ": it is not of the kind that the flag takes"
+}
+
 // worded gives cobra's own complaints about words and flags a kind and a cure.
 func worded(err error) error {
 	if err == nil || bailey.KindOf(err) != bailey.Internal || !isUsage(err) {

@@ -21,6 +21,7 @@ import (
 //	ledger/         00000001.jsonl …
 //	index.db        finds receipts; may be deleted
 //	checkpoint      the one that the ledger's key signed last
+//	checkpoint.cosigned  the last before it that witnesses cosigned
 //	keys/           the private keys that sign for the ledger
 type Home string
 
@@ -38,6 +39,11 @@ func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
 const CheckpointName = "checkpoint"
 
 func (h Home) Checkpoint() string { return h.path(CheckpointName) }
+
+// CosignedName is the name of the file of the last checkpoint before the newest that carries witnesses' cosignatures.
+const CosignedName = "checkpoint.cosigned"
+
+func (h Home) Cosigned() string { return h.path(CosignedName) }
 
 func (h Home) path(name string) string { return filepath.Join(string(h), name) }
 

@@ -17,8 +17,9 @@ import (
 // that somebody could exchange. What a platform does in its own way is in dir_unix.go and dir_windows.go.
 type directory struct {
 	holder
-	path   string
-	locked *os.File
+	path    string
+	locked  *os.File
+	remarks *remarks // of a copy that somebody was given; nil where the directory has to be fit to be written
 }
 
 const (
@@ -46,18 +47,22 @@ func makeDir(path string) error {
 }
 
 func openDir(path string) (*directory, error) {
+	return openPlace(path, "the ledger's directory", "chmod 700 and chown it, after finding out who changed it")
+}
+
+// openPlace opens a directory that is called what, and says with hint what to do about one that is not its owner's alone.
+func openPlace(path, what, hint string) (*directory, error) {
 	if path == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the ledger has no directory"}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " has no name"}
 	}
 	path = filepath.Clean(path) // O_NOFOLLOW looks through "link/"
 	d, err := hold(path)
 	if err != nil {
-		return nil, unavailable("give the ledger a directory of its own: no link, mode 0700, owned by who runs the gateway",
-			err, "the ledger's directory %s does not open", path)
+		return nil, unavailable("it has to be a directory of its own: no link, mode 0700, owned by who runs this", err, "%s %s does not open", what, path)
 	}
 	if err := d.fit(); err != nil {
 		d.holder.Close()
-		return nil, unavailable("chmod 700 and chown it, after finding out who changed it", err, "the ledger's directory %s is refused", path)
+		return nil, unavailable(hint, err, "%s %s is refused", what, path)
 	}
 	return d, nil
 }
@@ -67,6 +72,10 @@ func (d *directory) open(name string, flags int) (*os.File, error) {
 	f, err := d.openFit(name, flags)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return f, err
+	}
+	if d.remarks != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: filepath.Join(d.path, name) + " cannot be read", Err: err,
+			Hint: "a segment is a regular file that you can read, no link, pipe or device: copy its bytes"}
 	}
 	return nil, unavailable("a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right",
 		err, "%s is refused", filepath.Join(d.path, name))
@@ -131,16 +140,19 @@ func (d *directory) segments() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return segmentNames(d.path, names)
+	return segmentNames(d.path, names, d.remarks != nil)
 }
 
-// segmentNames returns those of the sorted names in a directory that are segments'.
-func segmentNames(path string, names []string) ([]string, error) {
+// segmentNames returns those of the sorted names in a directory, perhaps a copy, that are segments'.
+func segmentNames(path string, names []string, copied bool) ([]string, error) {
 	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
 		if want := segmentFile(i + 1); n != want {
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", path, n, want),
-				Hint: "restore the missing segment from a copy, or move the ledger aside to begin a new one"}
+			hint := "restore the missing segment from a copy, or move the ledger aside to begin a new one"
+			if copied {
+				hint = "ask for the missing segment: nothing behind it can be verified without it"
+			}
+			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", path, n, want), Hint: hint}
 		}
 	}
 	return names, nil

@@ -82,6 +82,9 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	if err = unix.Fstat(fd, &st); err == nil {
 		err = unfit(&st, unix.S_IFREG, 0o600, os.Geteuid())
 	}
+	if uint32(st.Mode)&unix.S_IFMT == unix.S_IFREG {
+		err = d.allow(name, err)
+	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, err

@@ -63,7 +63,7 @@ func (d *directory) same(f *os.File, name string, size int64) error {
 	if opened.Size() != size {
 		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.path, name), opened.Size(), size)
 	}
-	return oneName(f)
+	return d.allow(name, oneName(f))
 }
 
 func oneName(f *os.File) error {

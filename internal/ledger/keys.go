@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -30,7 +31,12 @@ type Keys interface {
 // KeyFiles are keys in a directory of their own: 0700, each in a file of 0600 as PEM (RFC 7468) of PKCS #8, which openssl
 // reads. The zero KeyFiles has no directory and no key.
 type KeyFiles struct {
-	Dir string
+	Dir   string
+	Whose string // in what is said; nobody is the log
+}
+
+func (k KeyFiles) open() (*directory, error) {
+	return openPlace(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys", "find out who changed it; a key wants a directory of its own: mkdir -m 700")
 }
 
 const (
@@ -56,7 +62,7 @@ func (k KeyFiles) put(name string, private ed25519.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDir(k.Dir)
+	d, err := k.open()
 	if err != nil {
 		return err
 	}
@@ -81,7 +87,7 @@ func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 }
 
 func (k KeyFiles) read(name string) (ed25519.PrivateKey, error) {
-	d, err := openDir(k.Dir)
+	d, err := k.open()
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
 
 // Forget removes the file of public. One that is gone is forgotten.
 func (k KeyFiles) Forget(public ed25519.PublicKey) error {
-	d, err := openDir(k.Dir)
+	d, err := k.open()
 	if err != nil {
 		return err
 	}
@@ -130,7 +136,7 @@ func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 
 // Publics returns the public halves of the keys that sign for a ledger. What is none is passed over.
 func (k KeyFiles) Publics() []ed25519.PublicKey {
-	d, err := openDir(k.Dir)
+	d, err := k.open()
 	if err != nil {
 		return nil
 	}
@@ -149,6 +155,15 @@ func (k KeyFiles) Publics() []ed25519.PublicKey {
 func PublicOf(private crypto.Signer) ed25519.PublicKey {
 	public, _ := private.Public().(ed25519.PublicKey)
 	return public
+}
+
+// Read returns the key in the file name. It makes nothing.
+func (k KeyFiles) Read(name string) (crypto.Signer, error) {
+	private, err := k.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key " + filepath.Join(k.Dir, name), Hint: "look at its path; the first start makes one where there is none"}
+	}
+	return private, err
 }
 
 // Named returns the key in the file name, which is made with one when it is missing.

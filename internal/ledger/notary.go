@@ -12,12 +12,14 @@ import (
 	"bailey/audit"
 )
 
-// NotaryConfig is what a Notary is made of. All of it is needed but Newest.
+// NotaryConfig is what a Notary is made of. All of it is needed but the checkpoints.
 type NotaryConfig struct {
-	Log    *Log
-	Keys   Keys
-	Newest []byte                    // the checkpoint that was kept last; nil is none
-	Keep   func(signed []byte) error // keeps a checkpoint in Newest's place, durably; what it refuses is not shown to anybody
+	Log          *Log
+	Keys         Keys
+	Newest       []byte                    // the checkpoint that was kept last; nil is none
+	Keep         func(signed []byte) error // keeps a checkpoint in Newest's place, durably; what it refuses is not shown to anybody
+	Cosigned     []byte                    // the last before it that carries cosignatures; nil is none
+	KeepCosigned func(signed []byte) error // keeps it in Cosigned's place, durably, before another takes Newest's
 }
 
 // Notary signs what a log holds. It never signs less than before, nor anything else: what it signed last is kept, and what
@@ -30,10 +32,14 @@ type Notary struct {
 	name    string // of the log
 	keys    audit.Keys
 	newest  []byte
+
+	cosigned []byte
 }
 
 // NewNotary returns the notary of a log. It reads and makes nothing yet.
-func NewNotary(c NotaryConfig) *Notary { return &Notary{c: c, newest: c.Newest} }
+func NewNotary(c NotaryConfig) *Notary {
+	return &Notary{c: c, newest: c.Newest, cosigned: c.Cosigned}
+}
 
 // Key returns the key that the log signs with. It is made and announced in the log when there is none.
 func (n *Notary) Key(ctx context.Context) (audit.Key, error) {
@@ -193,7 +199,15 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	return n.keep(signed)
 }
 
+// keep keeps a checkpoint as the newest. One that witnesses cosigned goes not with that: what they said of it nobody says of
+// the next.
 func (n *Notary) keep(signed []byte) error {
+	if audit.Cosigned(n.newest) && !audit.Cosigned(signed) {
+		if err := n.c.KeepCosigned(n.newest); err != nil {
+			return err
+		}
+		n.cosigned = n.newest
+	}
 	if err := n.c.Keep(signed); err != nil {
 		return err
 	}

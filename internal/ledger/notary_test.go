@@ -25,11 +25,13 @@ type office struct {
 	log  *Log
 	kept []byte
 	deny error // what keeping says
+
+	cosigned []byte
 }
 
 func newOffice(t *testing.T) *office {
 	base := t.TempDir()
-	o := &office{t: t, dir: filepath.Join(base, "ledger"), keys: KeyFiles{filepath.Join(base, "keys")}}
+	o := &office{t: t, dir: filepath.Join(base, "ledger"), keys: KeyFiles{Dir: filepath.Join(base, "keys")}}
 	o.open(0)
 	return o
 }
@@ -37,9 +39,14 @@ func newOffice(t *testing.T) *office {
 func (o *office) open(segment int64) {
 	o.t.Helper()
 	o.log = open(o.t, Config{Dir: o.dir, Host: "castle", Newest: o.kept, Segment: segment})
-	o.Notary = NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: o.kept, Keep: func(b []byte) error {
+	o.Notary = NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: o.kept, Cosigned: o.cosigned, Keep: func(b []byte) error {
 		if o.deny == nil {
 			o.kept = b
+		}
+		return o.deny
+	}, KeepCosigned: func(b []byte) error {
+		if o.deny == nil {
+			o.cosigned = b
 		}
 		return o.deny
 	}})
@@ -124,17 +131,17 @@ func TestNeverSignsLess(t *testing.T) {
 		words string
 	}{
 		"untouched": {func(*testing.T, *office, []byte) {}, "", ""},
-		"put back":  {func(t *testing.T, o *office, early []byte) { do(t, os.WriteFile(first(o.dir), early, 0o600)) }, audit.Truncated, "was rolled back"},
+		"put back":  {func(t *testing.T, o *office, early []byte) { do(t, os.WriteFile(first(o.dir), early, 0o600)) }, audit.Truncated, "does not agree with its newest checkpoint: truncated: "},
 		"cut": {func(t *testing.T, o *office, _ []byte) {
 			b, err := os.ReadFile(first(o.dir))
 			do(t, err)
 			do(t, os.WriteFile(first(o.dir), b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1], 0o600))
-		}, audit.Truncated, "was rolled back"},
+		}, audit.Truncated, "does not agree with its newest checkpoint: truncated: "},
 		"torn": {func(t *testing.T, o *office, _ []byte) {
 			b, err := os.ReadFile(first(o.dir))
 			do(t, err)
 			do(t, os.WriteFile(first(o.dir), b[:len(b)-2], 0o600))
-		}, audit.Truncated, "was rolled back"},
+		}, audit.Truncated, "does not agree with its newest checkpoint: truncated: "},
 		"written anew": {func(t *testing.T, o *office, early []byte) {
 			do(t, os.WriteFile(first(o.dir), early, 0o600))
 			kept := o.kept
@@ -145,7 +152,7 @@ func TestNeverSignsLess(t *testing.T) {
 			}
 			do(t, o.log.Close())
 			o.kept = kept
-		}, audit.Forked, "was written anew"},
+		}, audit.Forked, "does not agree with its newest checkpoint: fork: "},
 		"replaced": {func(t *testing.T, o *office, _ []byte) {
 			do(t, os.RemoveAll(o.dir))
 			kept := o.kept
@@ -156,8 +163,8 @@ func TestNeverSignsLess(t *testing.T) {
 			}
 			do(t, o.log.Close())
 			o.kept = kept
-		}, audit.Replaced, "was replaced"},
-		"gone":    {func(t *testing.T, o *office, _ []byte) { do(t, os.RemoveAll(o.dir)) }, audit.Replaced, "was replaced"},
+		}, audit.Replaced, "does not agree with its newest checkpoint: replaced: "},
+		"gone":    {func(t *testing.T, o *office, _ []byte) { do(t, os.RemoveAll(o.dir)) }, audit.Replaced, "does not agree with its newest checkpoint: replaced: "},
 		"rubbish": {func(_ *testing.T, o *office, _ []byte) { o.kept = []byte("rubbish\n") }, "", "newest checkpoint"},
 		"empty":   {func(_ *testing.T, o *office, _ []byte) { o.kept = []byte{} }, "", "newest checkpoint"},
 	} {
@@ -215,7 +222,7 @@ func TestHeldAcrossSegments(t *testing.T) {
 		c, err := audit.ReadCheckpoint(signed)
 		do(t, err)
 		c.Root[5] ^= 1
-		if _, err := New(Config{Dir: o.dir, Newest: []byte(c.Text() + "\n— x y\n")}); err == nil || !strings.Contains(err.Error(), "written anew") {
+		if _, err := New(Config{Dir: o.dir, Newest: []byte(c.Text() + "\n— x y\n")}); err == nil || !strings.Contains(err.Error(), "fork") {
 			t.Errorf("checkpoint %d with another root: %v", i, err)
 		}
 	}
@@ -283,6 +290,7 @@ func TestNotaryProves(t *testing.T) {
 	if _, err := o.Prove(context.Background(), "r-none"); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
+	o.sign()
 	was, err := audit.ReadCheckpoint(old)
 	do(t, err)
 	now, err := audit.ReadCheckpoint(o.Newest())
@@ -292,6 +300,72 @@ func TestNotaryProves(t *testing.T) {
 	do(t, now.Extends(was, proof))
 	if _, err := o.Consistency(now.Size+1, o.Newest()); !errors.Is(err, bailey.Invalid) {
 		t.Error(err)
+	}
+}
+
+// TestProvesUnderWhatIsKept: a receipt is proved under a checkpoint that reaches it and was kept, one that was cosigned first;
+// only where none does another is signed, and then what witnesses said of the one before is not lost.
+func TestProvesUnderWhatIsKept(t *testing.T) {
+	o := newOffice(t)
+	ctx := context.Background()
+	early := call(t, o.log)
+	key, err := o.Key(ctx)
+	do(t, err)
+	_, private, err := ed25519.GenerateKey(nil)
+	do(t, err)
+	by, err := audit.NewCosigner("witness.example/w", private, time.Now)
+	do(t, err)
+	witness, err := audit.WitnessKey("witness.example/w", PublicOf(private))
+	do(t, err)
+	cosigned, err := audit.Cosign(o.sign(), audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, by)
+	do(t, err)
+	do(t, o.Cosigned(ctx, cosigned))
+	late := call(t, o.log)
+	under := func(id bailey.ReceiptID, quorum int) {
+		t.Helper()
+		text, err := o.Prove(ctx, id)
+		do(t, err)
+		v, err := audit.VerifyReceipt(text, audit.Trust{Keys: []audit.Key{key}, Witnesses: []audit.Key{witness}, Quorum: quorum})
+		if err != nil || v.Outcome.Receipt != id {
+			t.Errorf("%+v %v", v, err)
+		}
+	}
+	under(early, 1)
+	if !bytes.Equal(o.kept, cosigned) {
+		t.Error("it signed, and did not have to")
+	}
+	if _, err := o.Prove(ctx, "garbage"); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "no receipt garbage") || !bytes.Equal(o.kept, cosigned) {
+		t.Error(err)
+	}
+	under(late, 0)
+	if bytes.Equal(o.kept, cosigned) || !bytes.Equal(o.cosigned, cosigned) {
+		t.Error("it had to sign another, and to keep what was cosigned")
+	}
+	newest := o.kept
+	under(early, 1)
+	do(t, o.log.Close())
+	o.open(0)
+	under(early, 1) // after a new start too
+	under(late, 0)
+	if !bytes.Equal(o.kept, newest) {
+		t.Error("it signed again")
+	}
+	o.cosigned = newest[:len(newest)-7]
+	do(t, o.log.Close())
+	o.open(0)
+	if _, err := o.Prove(ctx, early); !errors.Is(err, bailey.Conflict) || bailey.HintOf(err) == "" {
+		t.Errorf("a checkpoint that was changed: %v", err)
+	}
+	o.cosigned = bytes.ReplaceAll(cosigned, []byte("bailey/castle/"), []byte("bailey/palace/"))
+	do(t, o.log.Close())
+	o.open(0)
+	under(late, 0) // what a ledger that was moved aside left does not matter
+	o.cosigned = nil
+	call(t, o.log)
+	do(t, o.Notary.keep(cosigned))
+	o.Notary.c.KeepCosigned = func([]byte) error { return bailey.Unavailable }
+	if _, err := o.Sign(ctx); err == nil || !bytes.Equal(o.kept, cosigned) {
+		t.Errorf("what could not be kept was dropped: %v", err)
 	}
 }
 
@@ -331,7 +405,7 @@ func TestKeyFilesAreRefused(t *testing.T) {
 		"rubbish": func(t *testing.T, file string) { do(t, os.WriteFile(file, []byte("x"), 0o600)) },
 		"long":    func(t *testing.T, file string) { do(t, os.WriteFile(file, make([]byte, 1<<20), 0o600)) },
 		"another": func(t *testing.T, file string) {
-			k := KeyFiles{filepath.Join(t.TempDir(), "k")}
+			k := KeyFiles{Dir: filepath.Join(t.TempDir(), "k")}
 			s, err := k.Make()
 			do(t, err)
 			b, err := os.ReadFile(filepath.Join(k.Dir, keyName(s.Public().(ed25519.PublicKey))))

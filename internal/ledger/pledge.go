@@ -48,9 +48,9 @@ func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 	case err != nil:
 		return err
 	case name != h.Origin:
-		return unlike(l.dir.path, "was replaced", audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+		return unlike(l.dir.path, audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
 	case head.Seq < h.Size:
-		return unlike(l.dir.path, "was rolled back", audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
+		return unlike(l.dir.path, audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
 			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size, head.Seq)})
 	}
 	if h.root == (audit.Hash{}) {
@@ -59,14 +59,14 @@ func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 		}
 	}
 	if h.root != h.Root {
-		return unlike(l.dir.path, "was written anew", audit.Bad{Entry: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+		return unlike(l.dir.path, audit.Bad{Within: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
 	}
 	return nil
 }
 
-func unlike(path, what string, bad audit.Bad) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " " + what, Err: &bad,
-		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoint aside, both"}
+func unlike(path string, bad audit.Bad) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " does not agree with its newest checkpoint", Err: &bad,
+		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all"}
 }
 
 // origin returns the ledger's name, which genesis says.

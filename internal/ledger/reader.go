@@ -60,7 +60,7 @@ func OpenCopy(dir string) (*Reader, error) {
 	for _, entry := range list {
 		all = append(all, entry.Name())
 	}
-	names, err := segmentNames(dir, all)
+	names, err := segmentNames(dir, all, true)
 	if err == nil && len(names) == 0 {
 		err = uncopied(dir, fs.ErrNotExist)
 	}

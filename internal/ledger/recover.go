@@ -120,7 +120,7 @@ func (l *Log) verify(start audit.Start, newest *pledge, names []string) (recorde
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
 		bad.Segment = w.number
-		if bad.Reason != audit.Torn || bad.Offset == 0 {
+		if !bad.Tail || bad.Offset == 0 {
 			return nil, damaged(l.dir.path, bad)
 		}
 		err = nil

@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"bailey"
 	"bailey/audit"
@@ -70,7 +72,8 @@ func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
 		return nil, err
 	}
 	if old > c.Size {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint has fewer entries than were seen of it", Hint: "the log was rolled back: bailey audit verify --against the one that was seen"}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the checkpoint has %d entries, and %d are said to have been seen", c.Size, old),
+			Hint: "look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it"}
 	}
 	proof, _, err := n.c.Log.prove(old, c.Size, n.c.Log.durable.Load())
 	return proof, err
@@ -86,7 +89,7 @@ func (l *Log) consistency(last audit.Checkpoint, to *position) ([]audit.Hash, er
 	}
 	proof, root, err := l.prove(last.Size, to.tree.Size(), to)
 	if err == nil && root != to.tree.Root() {
-		err = unlike(l.dir.path, "was written anew", audit.Bad{Entry: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
+		err = unlike(l.dir.path, audit.Bad{Within: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
 	}
 	return proof, err
 }
@@ -111,12 +114,65 @@ func (l *Log) prove(old, size uint64, to *position) ([]audit.Hash, audit.Hash, e
 	return proof, root, err
 }
 
-// Prove returns the portable receipt of id, under a checkpoint of now.
+// Prove returns the portable receipt of id, under a checkpoint that was kept and reaches it, one that witnesses cosigned
+// before another. Where none does it signs one.
 func (n *Notary) Prove(ctx context.Context, id bailey.ReceiptID) ([]byte, error) {
-	signed, err := n.Sign(ctx)
+	last, err := n.lastOf(id)
 	if err != nil {
 		return nil, err
 	}
+	signed, err := n.reaching(last)
+	if err == nil && signed == nil {
+		signed, err = n.Sign(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n.proven(id, signed)
+}
+
+// lastOf returns the number of a receipt's last entry.
+func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
+	err = n.c.Log.each(n.c.Log.durable.Load(), func(e audit.Entry) error {
+		if e.Receipt == id && (e.Kind == audit.KindIntent || e.Kind == audit.KindOutcome) {
+			last = e.Seq
+		}
+		return nil
+	})
+	if err == nil && last == 0 {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no receipt %.80s", id), Hint: "bailey receipts list shows them"}
+	}
+	return last, err
+}
+
+// reaching returns the newest kept checkpoint that has an entry in it, first among those that were cosigned, nil when none has.
+func (n *Notary) reaching(seq uint64) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.learn(); err != nil {
+		return nil, err
+	}
+	list := [][]byte{n.cosigned, n.newest}
+	if audit.Cosigned(n.newest) {
+		slices.Reverse(list)
+	}
+	for _, signed := range list {
+		if c, err := audit.ReadCheckpoint(signed); signed == nil || err == nil && c.Origin != n.name {
+			continue // none, or of the ledger that was here before
+		}
+		s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
+		if err != nil {
+			return nil, &bailey.Error{Kind: bailey.Conflict, Message: "a checkpoint that was kept is not signed by a key of this log", Err: err,
+				Hint: "restore it from where checkpoints are kept, after finding out who exchanged it"}
+		}
+		if s.Size >= seq {
+			return signed, nil
+		}
+	}
+	return nil, nil
+}
+
+func (n *Notary) proven(id bailey.ReceiptID, signed []byte) ([]byte, error) {
 	c, err := audit.ReadCheckpoint(signed)
 	if err != nil {
 		return nil, err

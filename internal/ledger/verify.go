@@ -38,10 +38,15 @@ func VerifyAgainst(dir string, c audit.Check) (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	defer d.Close()
+	return d.settled(c)
+}
+
+// settled verifies, again while the last line may still be on its way.
+func (d *directory) settled(c audit.Check) (audit.Report, error) {
 	// While a group is being written its last line may be there in part. A tail is torn when it stays.
 	for last := int64(-1); ; time.Sleep(settle) {
 		report, err := d.verify(c)
-		if err != nil || report.OK || report.FirstBad.Reason != audit.Torn || report.FirstBad.Offset == last {
+		if err != nil || report.OK || !report.FirstBad.Tail || report.FirstBad.Offset == last {
 			return report, err
 		}
 		last = report.FirstBad.Offset

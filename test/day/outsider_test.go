@@ -93,7 +93,7 @@ func script(t *testing.T, args ...string) (string, bool) {
 	t.Helper()
 	cmd := exec.Command("python3", append([]string{"-I", "../../docs/verify.py"}, args...)...)
 	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState.ExitCode() != 1 {
+	if code := cmd.ProcessState.ExitCode(); err != nil && code != 1 && code != 2 {
 		t.Fatalf("verify.py: %v: %s", err, out)
 	}
 	return string(out), err == nil
@@ -166,15 +166,18 @@ func TestVerifyKnowsTheSignedVectors(t *testing.T) {
 		}
 		dir := t.TempDir()
 		for i, name := range c.Ledger {
-			if err := os.Symlink(filepath.Join(cwd(t), vectors, name), filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1))); err != nil {
-				t.Fatal(err)
-			}
+			copied(t, vectors+name, filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)))
+		}
+		if len(c.Ledger) == 0 { // emptied: of one that is not there it says nothing
+			copied(t, os.DevNull, filepath.Join(dir, "00000001.jsonl"))
 		}
 		want := "no: " + c.Reason
 		switch {
 		case c.OK:
 			want = "ok: "
-		case c.Reason == "chain" || c.Reason == "segment" || c.Reason == "key":
+		case c.Name == "no key": // like bailey audit verify it takes the ledger's own word then, and says so
+			c.OK, want = true, "ok: "
+		case c.Reason == "chain" || c.Reason == "segment" || c.Name == "a key that nobody signed":
 			want = "no: entry " // what is wrong with it the script says in its own words
 		}
 		if word, ok := script(t, append(args, dir)...); ok != c.OK || !strings.HasPrefix(word, want) {
@@ -242,13 +245,101 @@ func read(t *testing.T, name string, into any) {
 	}
 }
 
-func cwd(t *testing.T) string {
+func copied(t *testing.T, from, to string) {
 	t.Helper()
-	dir, err := os.Getwd()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+}
+
+// TestVerifyAsks: what the script is given that is no ledger, no note and no program is said so, without waiting, and is no verdict;
+// with each of several notes the ledger is held.
+func TestVerifyAsks(t *testing.T) {
+	ktest.Require(t, "python3", "openssl")
+	const vectors = "../../audit/testdata/signed/"
+	var cases []struct {
+		Name, Newest, Seen string
+		Ledger, Keys       []string
+	}
+	read(t, vectors+"cases.json", &cases)
+	dir, bad := t.TempDir(), t.TempDir()
+	var first, other string
+	for _, c := range cases {
+		switch c.Name {
+		case "newest and old":
+			for i, name := range c.Ledger {
+				copied(t, vectors+name, filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)))
+			}
+			first = c.Keys[0]
+		case "a checkpoint of another log":
+			other = c.Keys[0]
+		}
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, "00000001.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(name, text string) string {
+		if err := os.Mkdir(filepath.Join(bad, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(bad, name, "00000001.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(bad, name)
+	}
+	if err := syscall.Mkfifo(filepath.Join(made("pipe", ""), "00000002.jsonl"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/null", filepath.Join(made("link", ""), "00000002.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	old, newest, forked := vectors+"old.note", vectors+"newest.note", vectors+"replaced-key.note"
+	for i, c := range []struct {
+		args []string
+		ok   bool
+		word string
+	}{
+		{[]string{"--key", first, "--seen", old, "--seen", newest, dir}, true, "old.note)\nheld: "},
+		{[]string{"--key", first, "--seen", old, "--seen", forked, dir}, false, "no: signature: " + forked},
+		{[]string{"--key", first, "--seen", forked, "--seen", old, dir}, false, "no: signature: " + forked},
+		{[]string{"--seen", old, dir}, true, "not proved: nobody vouched for the log's key"},
+		{[]string{"--key", first, dir}, true, "ok: "},
+		{[]string{"--key", other, dir}, false, "no: replaced: this ledger is bailey/castle/"},
+		{[]string{"--key", first, "--seen", "/dev/zero", dir}, false, "/dev/zero cannot be read: it is no regular file"},
+		{[]string{"--key", first, "--seen", "/dev/null", dir}, false, "signature: /dev/null: it is no checkpoint: it is empty"},
+		{[]string{"--receipt", "/dev/zero"}, false, "it is no regular file"},
+		{[]string{"--key", first, "--seen", old, dir + "x"}, false, "verify.py: there is no directory "},
+		{[]string{"--key", first, "--seen", old, bad}, false, "it holds no 00000001.jsonl"},
+		{[]string{old}, false, "old.note is no directory"},
+		{[]string{filepath.Join(bad, "pipe")}, false, "it is no regular file"},
+		{[]string{filepath.Join(bad, "link")}, false, "cannot be read"},
+		{[]string{made("crlf", strings.ReplaceAll(string(whole), "\n", "\r\n"))}, false, "no: entry 1 in 00000001.jsonl: the line ends in CR LF"},
+		{[]string{made("blank", string(whole)+"\n")}, false, "the line is empty"},
+		{[]string{made("zeros", string(whole)+strings.Repeat("\x00", 99999))}, false, "zero bytes stand behind the last entry"},
+		{[]string{made("half", string(whole[:len(whole)-7]))}, false, "the last line has no newline"},
+		{[]string{"--key", first, "--seen", old, made("emptied", "")}, false, "no: truncated: " + old + ": 5 entries were signed and none is left"},
+	} {
+		if word, ok := script(t, c.args...); ok != c.ok || !strings.Contains(word, c.word) {
+			t.Errorf("%d %q: %q, want %q", i, c.args, word, c.word)
+		}
+	}
+	cmd := exec.Command("python3", "-I", "../../docs/verify.py", "--key", first, "--seen", old, dir)
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(python, "-c", "import sys; print(sys.executable)").Output(); err == nil {
+		cmd.Path = strings.TrimSpace(string(out))
+	}
+	cmd.Env = []string{"PATH=" + bad}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "without the program openssl") || strings.Contains(string(out), "Traceback") {
+		t.Errorf("without openssl: %s", out)
+	}
 }
 
 // TestLedgerDocument gives the outsider the ledger that docs/ledger.md shows, and goes through its steps by hand.
@@ -275,9 +366,40 @@ func TestLedgerDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("bash", "-e", "-c", block("bash"))
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != block("text") {
-		t.Errorf("by hand: %v\n%s", err, out)
+	run := func(name string, args ...string) string {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("by hand: %v", err)
+		}
+		return string(out)
+	}
+	if out := run("bash", "-e", "-c", block("bash")); out != block("text") {
+		t.Errorf("by hand: %s", out)
+	}
+	receipt := filepath.Join(dir, "receipt")
+	if err := os.WriteFile(receipt, []byte(block("receipt")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := run("bash", "-e", "-c", block("sh")) + run("python3", "-I", "-c", block("python")); out != block("out") {
+		t.Errorf("the receipt, by hand: %s", out)
+	}
+	if note, err := os.ReadFile(filepath.Join(dir, "checkpoint.of.receipt")); err != nil || string(note) != block("note") {
+		t.Errorf("the receipt's checkpoint: %s %v", note, err)
+	}
+	log, _, _ := strings.Cut(strings.SplitAfter(block("bash"), "log=")[1], "\n")
+	if word, good := script(t, "--key", log, "--receipt", receipt); !good || !strings.HasPrefix(word, "ok: receipt r-1 of bailey/castle/") {
+		t.Errorf("of the document's own receipt the outsider says %q", word)
+	}
+	for _, change := range [][2]string{{`"outcome":"ok"`, `"outcome":"no"`}, {"\n3\nwbkk", "\n4\nwbkk"}, {"\nb7f0", "\nb7f1"}, {"entry 2\n", "entry 1\n"}} {
+		if err := os.WriteFile(receipt, []byte(strings.Replace(block("receipt"), change[0], change[1], 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("python3", "-I", "-c", block("python"))
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("%q: the page says %s", change, out)
+		}
 	}
 }

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// What a scanner does once it has found a bad line: it reads on, to say what is wrong as far as that can be told.
+
+// damaged reads on after a line that is not the format, to tell a torn tail from damage further in.
+func (s *scanner) damaged(line []byte, cause error) error {
+	bad := s.bad(Frame, "%s", misformed(line, cause))
+	bytesBehind, zeros, ended := 0, true, false
+	more, window := line, []byte(nil) // what ReadSlice returned does not outlive the next read
+	for {
+		bytesBehind += len(more)
+		zeros = zeros && len(bytes.Trim(more, "\x00")) == 0
+		if window = append(window[max(0, len(window)-MaxLine):], more...); endsWell(window) {
+			return bad
+		}
+		if bytes.HasSuffix(window, []byte("\n")) {
+			window, ended = window[:0], true
+		}
+		var err error
+		if more, err = s.r.ReadSlice('\n'); err == io.EOF && len(more) == 0 {
+			break
+		}
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+	bad.Tail = true
+	switch {
+	case ended: // a crash leaves no newline behind what it cut short
+	case zeros:
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d zero bytes stand behind the last entry", bytesBehind)
+	default:
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("the last line has no newline: %d bytes of it are there", bytesBehind)
+	}
+	return bad
+}
+
+// misformed says what is wrong with a line whose cause a reader would not guess at once.
+func misformed(line []byte, cause error) string {
+	switch zeros := bytes.Count(line, []byte{0}); {
+	case string(line) == "\n":
+		return "the line is empty"
+	case bytes.HasSuffix(line, []byte("\r\n")):
+		return "the line ends in CR LF: the file was copied as text, which changed its bytes"
+	case zeros > 0:
+		return fmt.Sprintf("%d of the line's bytes are zero", zeros)
+	}
+	return cause.Error()
+}
+
+// misplaced says why another number stands where the next one should. Numbers further on tell, as far as they can be trusted.
+func (s *scanner) misplaced(got uint64) error {
+	want := s.head.Seq + 1
+	if got < want {
+		return s.bad(Chain, "entry %d stands here once more, or not in its place", got)
+	}
+	for {
+		line, err := s.r.ReadSlice('\n')
+		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if _, raw, wrong := frame(line); wrong == nil {
+			switch n, _ := number(raw); n {
+			case want:
+				return s.bad(Chain, "entry %d stands here and entry %d further on: they are not in their places", got, want)
+			case want + 1:
+				return s.bad(Chain, "the entry's number was changed: it says %d", got)
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+	}
+	if got == want+1 {
+		return s.bad(Chain, "entry %d was taken out: entry %d follows", want, got)
+	}
+	return s.bad(Chain, "entries %d to %d were taken out: entry %d follows", want, got-1, got)
+}
+
+// endsWell tells whether b ends in a well-formed line. Such a line may stand behind the bytes of one that
+// was torn: a writer that appended after them has swallowed it, and it may be a receipt somebody holds.
+func endsWell(b []byte) bool {
+	const tries = 16 // data may hold the text of a frame; more than this is no accident and not worth the time
+	for range tries {
+		i := bytes.Index(b, []byte(frameHash))
+		if i < 0 {
+			return false
+		}
+		b = b[i:]
+		if _, raw, err := parseLine(b); err == nil {
+			if _, err := parseEntry(raw); err == nil {
+				return true
+			}
+		}
+		b = b[1:]
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Why a text is no signed checkpoint, or none that is trusted, in words for who has to find the right file or key.
+
+// unopened says why [note.Open] took no signature.
+func unopened(signed []byte, t Trust, err error) *Bad {
+	if bad := shapeless(signed); bad != nil {
+		return bad
+	}
+	var wrong *note.InvalidSignatureError
+	var none *note.UnverifiedNoteError
+	switch {
+	case errors.As(err, &none):
+		origin, _, _ := strings.Cut(none.Note.Text, "\n")
+		return t.strange(origin, signers(signed))
+	case errors.As(err, &wrong):
+		return unsigned("the signature of %s+%08x on it is wrong: the checkpoint was changed, or another key of the same name signed it", wrong.Name, wrong.Hash)
+	}
+	return unsigned("it is no checkpoint: its signatures are not in their form")
+}
+
+// strange says by whom a checkpoint is signed that no trusted key has signed.
+func (t Trust) strange(origin string, by []keyID) *Bad {
+	var signed, trusted []string
+	for _, id := range by {
+		if id.name == origin {
+			signed = append(signed, id.String())
+		}
+	}
+	for _, k := range t.Keys {
+		trusted = append(trusted, keyID{k.Name(), k.KeyHash()}.String())
+	}
+	switch {
+	case len(signed) == 0:
+		return unsigned("it carries no signature of the log %s", origin)
+	case len(trusted) == 0:
+		return unsigned("no key was given: it is signed by %s", strings.Join(signed, " and "))
+	}
+	return unsigned("it is signed by %s, and trusted is %s", strings.Join(signed, " and "), strings.Join(trusted, ", "))
+}
+
+func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
+
+// Cosigned tells whether a signed checkpoint carries signatures of others than its log. It verifies none of them.
+func Cosigned(signed []byte) bool {
+	c, err := ReadCheckpoint(signed)
+	return err == nil && slices.ContainsFunc(signers(signed), func(k keyID) bool { return k.name != c.Origin })
+}
+
+// signers returns under which keys the lines of a note stand, verified or not.
+func signers(signed []byte) (list []keyID) {
+	_, lines, _ := strings.Cut(string(signed), "\n\n")
+	for line := range strings.Lines(lines) {
+		if k, ok := idOf(line); ok && len(list) < 100 {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func idOf(line string) (keyID, bool) {
+	name, text, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "— "), " ")
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(raw) < 5 || !validKeyName(name) || !strings.HasPrefix(line, "— ") {
+		return keyID{}, false
+	}
+	return keyID{name, binary.BigEndian.Uint32(raw)}, true
+}
+
+// shapeless says which line of a text is none of a signed checkpoint's, nil when all are.
+func shapeless(signed []byte) *Bad {
+	switch {
+	case len(signed) == 0:
+		return unsigned("it is no checkpoint: it is empty")
+	case !utf8.Valid(signed):
+		return unsigned("it is no checkpoint: it is not UTF-8")
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(string(signed), "\n"), "\n")
+	if strings.HasSuffix(string(signed), "\n") {
+		lines[len(lines)-1] += "\n"
+	}
+	for i, line := range lines {
+		if what := unlike(i, strings.TrimSuffix(line, "\n")); what != "" {
+			return unsigned("it is no checkpoint: line %d %s", i+1, what)
+		}
+		if !strings.HasSuffix(line, "\n") {
+			return unsigned("it is no checkpoint: line %d does not end with a newline, and each has to", i+1)
+		}
+	}
+	if len(lines) < 5 {
+		return unsigned("it is no checkpoint: it ends after line %d, before a signature", len(lines))
+	}
+	return nil
+}
+
+// unlike says why a line of a checkpoint is not what has to stand there.
+func unlike(i int, line string) string {
+	if strings.HasSuffix(line, "\r") {
+		return "ends in CR LF: the file was copied as text, which changed its bytes"
+	}
+	switch i {
+	case 0:
+		if !validKeyName(line) {
+			return "is not the name of a log"
+		}
+	case 1:
+		if n, err := strconv.ParseUint(line, 10, 64); err != nil || strconv.FormatUint(n, 10) != line {
+			return "is not a number of entries"
+		}
+	case 2:
+		if root, err := base64.StdEncoding.DecodeString(line); err != nil || len(root) != len(Hash{}) {
+			return "is not 32 bytes in base64"
+		}
+	case 3:
+		if line != "" {
+			return "is not empty"
+		}
+	default:
+		if _, ok := idOf(line); !ok {
+			return "is no signature: — NAME BASE64"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// VerifyCopy verifies a ledger that somebody was given. Whose it is and who could write it is no matter of the ledger's and
+// comes back as notes, since to put it right would alter what is evidence. Segments are regular files all the same. A
+// directory that is not there, or holds no segment, is an error and no report.
+func VerifyCopy(dir string, c audit.Check) (report audit.Report, notes []string, err error) {
+	d, err := openCopy(filepath.Clean(dir))
+	if err != nil {
+		return report, nil, err
+	}
+	defer d.Close()
+	names, err := d.segments()
+	if err == nil && len(names) == 0 {
+		err = absent("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+	}
+	if err == nil {
+		report, err = d.settled(c)
+	}
+	return report, d.remarks.list(), err
+}
+
+func openCopy(path string) (*directory, error) {
+	notes := &remarks{}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		notes.add(path, errors.New("it is a symbolic link"))
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, absentBy(path, err)
+	}
+	d, err := hold(real)
+	if err != nil {
+		return nil, absentBy(path, err)
+	}
+	d.path, d.remarks = path, notes
+	if err := d.allow(path, d.fit()); err != nil {
+		d.holder.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func absent(message string) *bailey.Error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "name the directory that holds the segments, " + segmentFile(1) + " and up"}
+}
+
+func absentBy(path string, err error) error {
+	what := absent("the directory " + path + " cannot be read")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		what = absent("there is no directory " + path)
+	case errors.Is(err, syscall.ENOTDIR):
+		what = absent(path + " is no directory")
+	default:
+		what.Err = err
+	}
+	return what
+}
+
+// remarks are what makes a copy unfit to be written, each cause with the names that it is said of.
+type remarks struct {
+	causes []string
+	names  map[string][]string
+}
+
+func (r *remarks) add(name string, cause error) {
+	if r.names == nil {
+		r.names = make(map[string][]string)
+	}
+	why := cause.Error()
+	if !slices.Contains(r.causes, why) {
+		r.causes = append(r.causes, why)
+	}
+	if !slices.Contains(r.names[why], name) { // a ledger that grows is read more than once
+		r.names[why] = append(r.names[why], name)
+	}
+}
+
+func (r *remarks) list() []string {
+	var said []string
+	for _, why := range r.causes {
+		who := r.names[why][0]
+		if more := len(r.names[why]) - 1; more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		said = append(said, who+": "+why)
+	}
+	return said
+}
+
+// allow notes of a copy why it could not be written, and refuses everything else for it.
+func (d *directory) allow(name string, unfit error) error {
+	if unfit == nil || d.remarks == nil {
+		return unfit
+	}
+	d.remarks.add(name, unfit)
+	return nil
+}
