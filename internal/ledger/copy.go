@@ -24,7 +24,7 @@ func VerifyCopy(dir string, c audit.Check) (report audit.Report, notes []string,
 	defer d.Close()
 	names, err := d.segments()
 	if err == nil && len(names) == 0 {
-		err = absent("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+		err = unheld(dir)
 	}
 	if err == nil {
 		report, err = d.settled(c)
@@ -52,6 +52,15 @@ func openCopy(path string) (*directory, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// unheld says that a directory holds no ledger.
+func unheld(dir string) error {
+	e := absent("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+	if below := filepath.Join(dir, "ledger"); Begun(below) {
+		e.Hint = "it is in " + below
+	}
+	return e
 }
 
 func absent(message string) *bailey.Error {

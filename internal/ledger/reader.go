@@ -45,55 +45,21 @@ func OpenReader(dir string) (*Reader, error) {
 	return newReader(dir, files)
 }
 
-// OpenCopy opens a ledger wherever it lies and whoever owns it. Its segments are regular files within dir.
+// OpenCopy opens a ledger wherever it lies and whoever owns it, as [VerifyCopy] does.
 func OpenCopy(dir string) (*Reader, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, uncopied(dir, err)
-	}
-	defer root.Close()
-	list, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return nil, uncopied(dir, err)
-	}
-	var all []string
-	for _, entry := range list {
-		all = append(all, entry.Name())
-	}
-	names, err := segmentNames(dir, all, true)
-	if err == nil && len(names) == 0 {
-		err = uncopied(dir, fs.ErrNotExist)
-	}
+	d, err := openCopy(filepath.Clean(dir))
 	if err != nil {
 		return nil, err
 	}
-	var files []*os.File
-	for _, name := range names {
-		f, err := openRegular(root, name)
-		if err != nil {
-			closeAll(files)
-			return nil, uncopied(dir, err)
-		}
-		files = append(files, f)
+	defer d.Close()
+	files, err := d.files()
+	if errors.Is(err, bailey.NotFound) {
+		err = unheld(dir)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return newReader(dir, files)
-}
-
-// openRegular opens a regular file and waits for no pipe.
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // Begun tells whether a ledger was ever begun in dir. When that cannot be told it was.
@@ -104,18 +70,6 @@ func Begun(dir string) bool {
 
 func missing(dir string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: "the first call begins one"}
-}
-
-// uncopied says why a directory cannot be read.
-func uncopied(dir string, err error) error {
-	hint := "name a directory that you may read, with " + segmentFile(1) + " and all that follow it"
-	if errors.Is(err, fs.ErrNotExist) {
-		if Begun(filepath.Join(dir, "ledger")) {
-			hint = "it is in " + filepath.Join(dir, "ledger")
-		}
-		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: hint}
-	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the ledger in " + dir + " cannot be read", Hint: hint, Err: err}
 }
 
 func newReader(dir string, files []*os.File) (*Reader, error) {
