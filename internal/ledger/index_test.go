@@ -170,6 +170,17 @@ func TestIndexIsMadeAnew(t *testing.T) {
 	unsealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) { // as after a crash
 		return func(t *testing.T, x *Index) { harm(t, x); do(t, os.Remove(x.path+sealSuffix)) }
 	}
+	resealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) { // by whoever knows how
+		return func(t *testing.T, x *Index) {
+			harm(t, x)
+			f, err := os.Open(x.path)
+			do(t, err)
+			defer f.Close()
+			sum, err := digest(t.Context(), f)
+			do(t, err)
+			do(t, os.WriteFile(x.path+sealSuffix, sum, 0o600))
+		}
+	}
 	for name, c := range map[string]struct {
 		harm  func(t *testing.T, x *Index)
 		quiet bool // nothing to be said: it was deleted, as it may be
@@ -195,6 +206,10 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		"mark ahead":       {unsealed(change("UPDATE mark SET offset = offset + 100000")), false},
 		"mark in the void": {unsealed(change("UPDATE mark SET segment = 7")), false},
 		"mark moved":       {unsealed(change("UPDATE mark SET seq = seq + 2")), false},
+		"a trigger":        {resealed(change("CREATE TRIGGER t AFTER INSERT ON receipt BEGIN DELETE FROM receipt; END")), false},
+		"a view":           {resealed(change("CREATE VIEW v AS SELECT * FROM receipt")), false},
+		"a huge file":      {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path, 1<<41)) }, false},
+		"a huge seal":      {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path+sealSuffix, 1<<41)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, Config{Dir: place(t)})
@@ -386,6 +401,25 @@ func TestIndexWithoutSpace(t *testing.T) {
 				t.Errorf("another reason than the one that was made: %s", &log)
 			}
 		})
+	}
+}
+
+// A seal is written over nothing and through no link.
+func TestSealFollowsNoLink(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	varied(t, l, 10, 1)
+	x := indexed(t, l, &said{})
+	_, err := x.Find(t.Context(), Filter{})
+	do(t, err)
+	other := filepath.Join(t.TempDir(), "other")
+	do(t, os.WriteFile(other, []byte("kept"), 0o600))
+	do(t, os.Symlink(other, x.path+sealSuffix))
+	do(t, x.Close())
+	if text, err := os.ReadFile(other); err != nil || string(text) != "kept" {
+		t.Errorf("%q %v", text, err)
+	}
+	if st, err := os.Lstat(x.path + sealSuffix); err != nil || !st.Mode().IsRegular() {
+		t.Errorf("%v %v", st, err)
 	}
 }
 

@@ -1,14 +1,10 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,7 +50,7 @@ func (x *Index) open(ctx context.Context) error {
 		return err
 	}
 	found := x.now().main
-	sealed, err := x.sealed()
+	sealed, err := x.sealed(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +102,8 @@ func (x *Index) place() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return fresh, f.Close()
+	err = x.plausible(f)
+	return fresh, errors.Join(err, f.Close())
 }
 
 // remove deletes the file and what SQLite keeps beside it.
@@ -157,6 +154,13 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 			return stale("it is damaged: " + verdict)
 		}
 	}
+	var more int
+	if err := x.db.QueryRowContext(ctx, strangers).Scan(&more); err != nil {
+		return err
+	}
+	if more > 0 {
+		return stale("it holds views or triggers, and ours has none")
+	}
 	x.mark, x.whole, x.opened = mark{}, true, nil
 	err := x.mark.load(x.db.QueryRowContext(ctx, getMark))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -164,67 +168,6 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 	}
 	return err
 }
-
-// seal closes the file and notes its digest beside it. The digest is taken while SQLite holds the file, and nothing may
-// change it until it is closed; what changes it later does not fit the note. The note is gone while the file is open: what
-// a crash leaves has none, and is examined, which takes a hundred times as long and does not see what somebody changed
-// with SQLite's help. It is no key: who can write the file can write the note.
-func (x *Index) seal() error {
-	if _, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		x.shut()
-		return err
-	}
-	x.note()
-	f, err := os.Open(x.path)
-	if err != nil {
-		x.shut()
-		return err
-	}
-	sum, err := digest(f)
-	err = errors.Join(err, x.shut(), f.Close()) // in this order: a process that closes a file loses its locks on it (fcntl(2))
-	if err != nil {
-		return err
-	}
-	if now := x.now(); now.main != x.left.main || now.wal != (stamp{}) {
-		return errForeign
-	}
-	return os.WriteFile(x.path+sealSuffix, sum, 0o600)
-}
-
-// sealed takes the note away and tells whether there was one. A file that is not what it says is stale.
-func (x *Index) sealed() (bool, error) {
-	noted, err := os.ReadFile(x.path + sealSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = os.Remove(x.path + sealSuffix)
-	}
-	if err != nil {
-		return false, err
-	}
-	f, err := os.Open(x.path) // SQLite does not have it yet
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	sum, err := digest(f)
-	if err != nil {
-		return false, err
-	}
-	if _, err := os.Lstat(x.path + "-wal"); !bytes.Equal(sum, noted) || !errors.Is(err, fs.ErrNotExist) {
-		return false, errForeign
-	}
-	return true, nil
-}
-
-func digest(r io.Reader) ([]byte, error) {
-	sum := sha256.New()
-	_, err := io.Copy(sum, r)
-	return hex.AppendEncode(nil, sum.Sum(nil)), err
-}
-
-const sealSuffix = ".sha256"
 
 // Result codes of SQLite that say nothing about the file's content (sqlite.org/rescode.html).
 const (

@@ -62,3 +62,17 @@ func TestReaderOfACopy(t *testing.T) {
 		})
 	}
 }
+
+// A pipe in the place of the index's seal holds nobody up.
+func TestPipeForASeal(t *testing.T) {
+	l := open(t, Config{Dir: place(t)})
+	varied(t, l, 10, 1)
+	x := indexed(t, l, &said{})
+	_, err := x.Find(t.Context(), Filter{})
+	do(t, err)
+	do(t, x.Close())
+	do(t, os.Remove(x.path+sealSuffix))
+	do(t, syscall.Mkfifo(x.path+sealSuffix, 0o600))
+	likeTheScan(t, x, 30)
+	do(t, x.Close())
+}

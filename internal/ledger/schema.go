@@ -46,6 +46,9 @@ CREATE INDEX by_agent_capability ON receipt (agent, capability);
 CREATE INDEX by_agent_capability_status ON receipt (agent, capability, status);
 `
 
+// strangers counts what no index of ours holds.
+const strangers = `SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')`
+
 const (
 	insertReceipt = `INSERT INTO receipt (seq, id, session, capability, agent, door, dryrun, started, high, segment, offset, length, prev, hash,
 		status, decision, ended, oseq, osegment, ooffset, olength, oprev, ohash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
