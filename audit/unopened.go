@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
@@ -58,6 +59,41 @@ func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
 func Cosigned(signed []byte) bool {
 	c, err := ReadCheckpoint(signed)
 	return err == nil && slices.ContainsFunc(signers(signed), func(k keyID) bool { return k.name != c.Origin })
+}
+
+// maxJoined bounds the signature lines that [Join] puts together.
+const maxJoined = 32
+
+// Join returns the checkpoint that two notes hold, with the signatures of both; of two under one key the second's counts. It
+// verifies none of them. A name that would not show as it is written is refused.
+func Join(a, b []byte) ([]byte, error) {
+	text, _, _ := strings.Cut(string(a), "\n\n")
+	if other, _, _ := strings.Cut(string(b), "\n\n"); other != text {
+		return nil, errors.New("the notes hold two checkpoints")
+	}
+	var order []keyID
+	line := map[keyID]string{}
+	for _, signed := range [][]byte{a, b} {
+		_, lines, _ := strings.Cut(string(signed), "\n\n")
+		for l := range strings.Lines(lines) {
+			k, ok := idOf(l)
+			if !ok || strings.ContainsFunc(k.name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				return nil, fmt.Errorf("%.80q is no signature", l)
+			}
+			if line[k] == "" {
+				order = append(order, k)
+			}
+			line[k] = l
+		}
+	}
+	if len(order) > maxJoined {
+		return nil, fmt.Errorf("%d signatures, the most is %d", len(order), maxJoined)
+	}
+	joined := []byte(text + "\n\n")
+	for _, k := range order {
+		joined = append(joined, line[k]...)
+	}
+	return joined, nil
 }
 
 // signers returns under which keys the lines of a note stand, verified or not.

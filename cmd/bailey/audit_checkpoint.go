@@ -218,7 +218,7 @@ func (s *stack) cosign(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if err := s.notary.Cosigned(ctx, signed); err != nil {
 		return nil, err
 	}
-	return s.signed(ctx, gateway.Query{}, signed)
+	return s.signed(ctx, gateway.Query{}, s.notary.Newest())
 }
 
 func (s *stack) key(ctx context.Context, _ gateway.Query, _ bailey.Call) (any, error) {

@@ -19,6 +19,9 @@ import (
 
 // witness cosigns checkpoints of the logs whose keys it was given. What it saw last of each stands in a file, durably, before
 // anybody gets its signature: it never cosigns less than before, nor two that do not go on from each other.
+//
+// Several processes may be one witness, by one file: each reads it anew under a lock. With two files one key could cosign two
+// histories of one log.
 type witness struct {
 	by    note.Signer
 	trust audit.Trust
@@ -33,10 +36,28 @@ const maxSeen = 1 << 20
 
 // openWitness reads what was seen. A file that is missing is a witness that saw nothing; one that cannot be read, none.
 func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
-	w := &witness{by: by, trust: t, file: file, seen: map[string]audit.Checkpoint{}}
-	text, err := readBounded(file, maxSeen)
+	w := &witness{by: by, trust: t, file: file}
+	return w, w.read()
+}
+
+// hold keeps other processes of this witness from seeing anything until release, and reads what they saw.
+func (w *witness) hold() (release func(), err error) {
+	release, err = gateway.LockFile(w.file+".lock", true)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.read(); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+func (w *witness) read() error {
+	w.seen = map[string]audit.Checkpoint{}
+	text, err := readBounded(w.file, maxSeen)
 	if errors.Is(err, fs.ErrNotExist) {
-		return w, nil
+		return nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &w.seen)
@@ -45,10 +66,10 @@ func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 		err = errors.New("it is null")
 	}
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + shown(file), Err: err,
+		return &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + shown(w.file), Err: err,
 			Hint: "restore the file from a copy; a witness that forgot is to be given another key and name"}
 	}
-	return w, nil
+	return nil
 }
 
 // stale is the answer to a request that does not begin at what the witness saw last.
@@ -76,6 +97,11 @@ func (w *witness) add(text []byte) ([]byte, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	release, err := w.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	last := w.seen[said.Origin]
 	if r.Old > said.Size {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the request begins behind its own checkpoint", Hint: "give --since what the witness saw last"}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -181,26 +182,33 @@ func askWitness(ctx context.Context, target string, request []byte) (lines []byt
 	return nil, 0, unreachable(fmt.Sprintf("refuses: %s: %.300s", answer.Status, bytes.TrimSpace(body)), nil)
 }
 
-// addLines adds a witness's signature lines to a checkpoint. One of the witnesses has to have signed it.
+// mostLines is how many signatures a witness may answer with: its own, by the keys that it has had.
+const mostLines = 16
+
+// addLines adds to a checkpoint those of the lines of a witness's answer that one of the witnesses made. There has to be one.
 func addLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byte, error) {
-	var rest []byte // signatures that were there and are not made anew
-	name, _, _ := bytes.Cut(bytes.TrimPrefix(lines, []byte("— ")), []byte(" "))
-	for line := range bytes.SplitAfterSeq(signed, []byte("\n")) {
-		if !bytes.HasPrefix(line, []byte("— "+string(name)+" ")) {
-			rest = append(rest, line...)
-		}
-	}
-	both := append(rest, lines...)
 	t := audit.Trust{Keys: []audit.Key{key}, Witnesses: witnesses}
-	s, err := t.Open(both)
-	if err == nil {
-		for _, c := range s.Cosignatures {
-			if c.Witness == string(name) {
-				return both, nil
+	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
+	own := ownLines(signed, key.Name())
+	err := errors.New("none of the keys given made this cosignature")
+	added := signed
+	for n, line := range slices.Collect(bytes.SplitAfterSeq(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n"))) {
+		if n == mostLines || !bytes.HasPrefix(line, []byte("— ")) || !bytes.HasSuffix(lines, []byte("\n")) {
+			err = errors.New("it is not some lines of signatures")
+			break
+		}
+		one := slices.Concat(text, []byte("\n\n"), own, bytes.TrimSuffix(line, []byte("\n")), []byte("\n"))
+		s, oerr := t.Open(one)
+		if oerr == nil && len(s.Cosignatures) == 1 {
+			added, err = audit.Join(added, one)
+			if err != nil {
+				break
 			}
 		}
-		err = errors.New("none of the keys given made this cosignature")
 	}
-	return nil, &bailey.Error{Kind: bailey.Denied, Message: "what the witness answered is no cosignature of one that is trusted", Err: err,
-		Hint: "compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it"}
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "what the witness answered is no cosignature of one that is trusted", Err: err,
+			Hint: "compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it"}
+	}
+	return added, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,50 @@ func TestWitness(t *testing.T) {
 	s, err := audit.Trust{Keys: []audit.Key{g.key}, Witnesses: []audit.Key{key}, Quorum: 1}.Open(append(r.Checkpoint, lines...))
 	if err != nil || s.Size != 12 {
 		t.Errorf("%+v %v", s, err)
+	}
+}
+
+// TestTwoOfOneWitness: processes that are one witness see what the other saw, so none of them cosigns a fork.
+func TestTwoOfOneWitness(t *testing.T) {
+	g, fork := newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 1)
+	g.grow("x", 9)
+	fork.grow("x", 3)
+	fork.grow("y", 6)
+	file := filepath.Join(t.TempDir(), "seen")
+	one, _ := newWitness(t, file, g.key)
+	two, _ := newWitness(t, file, g.key)
+	for _, c := range []struct {
+		by   *witness
+		ask  []byte
+		sign bool
+	}{{one, g.ask(0, 3), true}, {two, g.ask(3, 9), true}, {one, fork.ask(3, 9), false}, {one, g.ask(9, 9), true}} {
+		if lines, err := c.by.add(c.ask); (err == nil) != c.sign {
+			t.Errorf("%s %v, want a signature: %v", lines, err, c.sign)
+		}
+	}
+}
+
+// TestUnknownLines: of a witness's answer only what a named witness made is kept.
+func TestUnknownLines(t *testing.T) {
+	g := newGrove(t, "bailey/a/1", 1)
+	g.grow("x", 5)
+	w, key := newWitness(t, filepath.Join(t.TempDir(), "seen"), g.key)
+	request := g.ask(0, 5)
+	r, err := audit.ParseRequest(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := w.add(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := []byte("— \u009b2Jevil AAAAAAAAAAAA\n")
+	both, err := addLines(r.Checkpoint, slices.Concat(evil, good, evil), g.key, []audit.Key{key})
+	if err != nil || !bytes.Equal(both, slices.Concat(r.Checkpoint, good)) {
+		t.Errorf("%q %v", both, err)
+	}
+	if _, err := audit.Join(r.Checkpoint, slices.Concat(r.Checkpoint, evil)); err == nil {
+		t.Error("a name that would not show is kept")
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lockFile takes an exclusive flock(2) on path; it ends with unlock or with the process.
-func lockFile(path string, wait bool) (unlock func(), err error) {
+// LockFile takes an exclusive flock(2) on path; it ends with unlock or with the process.
+func LockFile(path string, wait bool) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes an exclusive lock on path (LockFileEx); it ends with unlock or with the process. A lock that
+// LockFile takes an exclusive lock on path (LockFileEx); it ends with unlock or with the process. A lock that
 // somebody else has is EWOULDBLOCK, as on other systems.
-func lockFile(path string, wait bool) (unlock func(), err error) {
+func LockFile(path string, wait bool) (unlock func(), err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
 	}

@@ -196,6 +196,9 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	if last, err := audit.ReadCheckpoint(n.newest); err != nil || last != s.Checkpoint {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "this is not the newest checkpoint: another was signed meanwhile", Hint: "have the newest cosigned"}
 	}
+	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness's came meanwhile
+		return &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint is not kept with these signatures", Err: err, Hint: "ask the witnesses again, and fewer of them"}
+	}
 	return n.keep(signed)
 }
 

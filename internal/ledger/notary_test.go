@@ -394,6 +394,17 @@ func TestCosignedIsKept(t *testing.T) {
 	if !bytes.Equal(o.kept, cosigned) || !bytes.Equal(o.sign(), cosigned) {
 		t.Error("it was not kept")
 	}
+	_, private, err = ed25519.GenerateKey(nil)
+	do(t, err)
+	w, err = audit.NewCosigner("witness.example/v", private, time.Now)
+	do(t, err)
+	other, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
+	do(t, err)
+	do(t, o.Cosigned(context.Background(), other)) // which does not know of the first
+	do(t, o.Cosigned(context.Background(), signed))
+	if n := bytes.Count(o.kept, []byte("witness.example/")); n != 2 {
+		t.Errorf("%d cosignatures are kept, want both:\n%s", n, o.kept)
+	}
 }
 
 // TestKeyFilesAreRefused: a key that others can read, that is a link or that is another's signs nothing.
