@@ -10,6 +10,9 @@ import (
 
 // What a scanner does once it has found a bad line: it reads on, to say what is wrong as far as that can be told.
 
+// tailBytes is how far a scanner reads on. No crash leaves so much, and a file may be without end.
+const tailBytes = 64 << 20
+
 // damaged reads on after a line that is not the format, to tell a torn tail from damage further in.
 func (s *scanner) damaged(line []byte, cause error) error {
 	bad := s.bad(Frame, "%s", misformed(line, cause))
@@ -19,6 +22,10 @@ func (s *scanner) damaged(line []byte, cause error) error {
 		bytesBehind += len(more)
 		zeros = zeros && len(bytes.Trim(more, "\x00")) == 0
 		if window = append(window[max(0, len(window)-MaxLine):], more...); endsWell(window) {
+			return bad
+		}
+		if bytesBehind > tailBytes {
+			bad.Detail += fmt.Sprintf("; no entry stands in the %d MiB behind it", tailBytes>>20)
 			return bad
 		}
 		if bytes.HasSuffix(window, []byte("\n")) {
@@ -62,11 +69,12 @@ func (s *scanner) misplaced(got uint64) error {
 	if got < want {
 		return s.bad(Chain, "entry %d stands here once more, or not in its place", got)
 	}
-	for {
+	for read := 0; read <= tailBytes; {
 		line, err := s.r.ReadSlice('\n')
 		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
+		read += len(line)
 		if _, raw, wrong := frame(line); wrong == nil {
 			switch n, _ := number(raw); n {
 			case want:

@@ -287,3 +287,17 @@ func TestScanContinues(t *testing.T) {
 		t.Errorf("stopped at %d", head.Seq)
 	}
 }
+
+// A file without end is told for what it is in the time that a crash's leftovers take.
+func TestEndlessTail(t *testing.T) {
+	good := read(t, "good.jsonl")
+	endless := io.MultiReader(bytes.NewReader(good), zeros{})
+	r, err := Verify(endless)
+	if err != nil || r.OK || r.FirstBad.Reason != Frame || !strings.Contains(r.FirstBad.Detail, "64 MiB") || r.FirstBad.Tail {
+		t.Errorf("%+v %v", r.FirstBad, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,11 +55,11 @@ witness the log proves order, not honesty: whoever can write the file and has th
 that verifies. And what did not pass the gate is not in it.`,
 		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if v.receipt != "" {
 				return a.verifyReceipt(v, args)
 			}
-			return a.verify(v, args)
+			return a.verify(cmd.Context(), v, args)
 		},
 	}
 	f := cmd.Flags()
@@ -102,13 +103,13 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 	return keys, nil
 }
 
-func (a *app) verify(v verifying, args []string) error {
+func (a *app) verify(ctx context.Context, v verifying, args []string) error {
 	c, err := a.check(v)
 	if err != nil {
 		return err
 	}
 	if len(args) == 1 {
-		report, notes, err := ledger.VerifyCopy(args[0], c)
+		report, notes, err := ledger.VerifyCopy(ctx, args[0], c)
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (a *app) verify(v verifying, args []string) error {
 	if _, err := os.Lstat(home.Ledger()); errors.Is(err, fs.ErrNotExist) && c.Newest == nil {
 		c = audit.Check{} // nothing says that there ever was one here
 	}
-	report, err := ledger.VerifyAgainst(home.Ledger(), c)
+	report, err := ledger.VerifyAgainst(ctx, home.Ledger(), c)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,7 @@ import (
 // VerifyCopy verifies a ledger that somebody was given. Whose it is and who could write it is no matter of the ledger's and
 // comes back as notes, since to put it right would alter what is evidence. Segments are regular files all the same. A
 // directory that is not there, or holds no segment, is an error and no report.
-func VerifyCopy(dir string, c audit.Check) (report audit.Report, notes []string, err error) {
+func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Report, notes []string, err error) {
 	d, err := openCopy(filepath.Clean(dir))
 	if err != nil {
 		return report, nil, err
@@ -27,7 +28,7 @@ func VerifyCopy(dir string, c audit.Check) (report audit.Report, notes []string,
 		err = unheld(dir)
 	}
 	if err == nil {
-		report, err = d.settled(c)
+		report, err = d.settled(ctx, c)
 	}
 	return report, d.remarks.list(), err
 }

@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func TestCopyIsRead(t *testing.T) {
 			do(t, l.Close())
 			seen := kept(t, dir)
 			c.spoil(t, dir)
-			r, notes, err := VerifyCopy(dir, seen)
+			r, notes, err := VerifyCopy(t.Context(), dir, seen)
 			if c.words != "" {
 				if err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(bailey.HintOf(err), "chmod") || strings.Contains(bailey.HintOf(err), "move") {
 					t.Errorf("%v (%s), want %q", err, bailey.HintOf(err), c.words)
@@ -78,17 +79,29 @@ func TestCopyIsRead(t *testing.T) {
 		do(t, os.Chmod(name, 0o644))
 	}
 	do(t, put(first(dir), "")) // a ledger that was emptied is one
-	r, notes, err := VerifyCopy(dir, c)
+	r, notes, err := VerifyCopy(t.Context(), dir, c)
 	if err != nil || r.OK || len(notes) != 1 || !strings.Contains(notes[0], " more: its mode is 0644") {
 		t.Errorf("%v %v %q", r.FirstBad, err, notes)
 	}
 	for _, name := range slices.Backward(segmentsOf(t, dir)[1:]) {
 		do(t, os.Remove(name))
 	}
-	if r, _, err = VerifyCopy(dir, c); err != nil || r.FirstBad.Reason != audit.Truncated {
+	if r, _, err = VerifyCopy(t.Context(), dir, c); err != nil || r.FirstBad.Reason != audit.Truncated {
 		t.Errorf("%v %v", r.FirstBad, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Who waits no more is not read for.
+func TestVerifyHeedsItsCaller(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	call(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := VerifyCopy(ctx, dir, audit.Check{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func TestNotaryMakesItsKeyAtFirstUse(t *testing.T) {
 	for name, c := range map[string]audit.Check{
 		"both": {Trust: audit.Trust{Keys: []audit.Key{key}}, Newest: o.kept, Seen: [][]byte{signed, o.kept}},
 	} {
-		r, err := VerifyAgainst(o.dir, c)
+		r, err := VerifyAgainst(t.Context(), o.dir, c)
 		if err != nil || !r.OK || len(r.Held) != 3 {
 			t.Errorf("%s: %+v %v", name, r, err)
 		}
@@ -110,7 +110,7 @@ func TestKeyIsReplaced(t *testing.T) {
 		t.Errorf("%+v", change)
 	}
 	after := o.sign()
-	r, err := VerifyAgainst(o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{first}}, Newest: after, Seen: [][]byte{before}})
+	r, err := VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{first}}, Newest: after, Seen: [][]byte{before}})
 	if err != nil || !r.OK {
 		t.Errorf("%+v %v", r.FirstBad, err)
 	}
@@ -476,7 +476,7 @@ func TestSignedWhileItGrows(t *testing.T) {
 					return
 				}
 				seen = append(seen, signed)
-				r, err := VerifyAgainst(o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
+				r, err := VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
 				if err != nil || !r.OK || len(r.Held) != len(seen) {
 					t.Errorf("%+v %v", r.FirstBad, err)
 				}

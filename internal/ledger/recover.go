@@ -187,16 +187,8 @@ func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
 	return err
 }
 
-// maxTorn is more bytes than a crash leaves of a group.
-const maxTorn = segmentBytes
-
-// cut keeps the bytes from offset to size aside and takes them off the segment. More than a crash leaves is no torn tail,
-// and what the disk has no room for is not cut.
+// cut keeps the bytes from offset to size aside and takes them off the segment. What the disk has no room for is not cut.
 func (l *Log) cut(offset, size int64) error {
-	if size-offset > maxTorn {
-		return damaged(l.dir.path, &audit.Bad{Segment: l.writer.number, Entry: l.chain.head.Seq + 1, Offset: offset, Reason: audit.Frame,
-			Detail: fmt.Sprintf("%d bytes that are no entry, more than a crash leaves", size-offset)})
-	}
 	if err := l.writer.spare(size - offset); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -25,11 +26,13 @@ const settle = 200 * time.Millisecond
 
 // Verify verifies the ledger in dir without opening it for writing, whether or not somebody else has. A
 // missing ledger is a report that is not in order; a directory or file that is refused, an error.
-func Verify(dir string) (audit.Report, error) { return VerifyAgainst(dir, audit.Check{}) }
+func Verify(dir string) (audit.Report, error) {
+	return VerifyAgainst(context.Background(), dir, audit.Check{})
+}
 
 // VerifyAgainst is Verify, and holds the ledger against checkpoints too. They are read before the ledger is: one that
 // grows meanwhile holds them still.
-func VerifyAgainst(dir string, c audit.Check) (audit.Report, error) {
+func VerifyAgainst(ctx context.Context, dir string, c audit.Check) (audit.Report, error) {
 	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c.Verify()
@@ -38,14 +41,14 @@ func VerifyAgainst(dir string, c audit.Check) (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	defer d.Close()
-	return d.settled(c)
+	return d.settled(ctx, c)
 }
 
 // settled verifies, again while the last line may still be on its way.
-func (d *directory) settled(c audit.Check) (audit.Report, error) {
+func (d *directory) settled(ctx context.Context, c audit.Check) (audit.Report, error) {
 	// While a group is being written its last line may be there in part. A tail is torn when it stays.
 	for last := int64(-1); ; time.Sleep(settle) {
-		report, err := d.verify(c)
+		report, err := d.verify(ctx, c)
 		if err != nil || report.OK || !report.FirstBad.Tail || report.FirstBad.Offset == last {
 			return report, err
 		}
@@ -53,7 +56,7 @@ func (d *directory) settled(c audit.Check) (audit.Report, error) {
 	}
 }
 
-func (d *directory) verify(c audit.Check) (audit.Report, error) {
+func (d *directory) verify(ctx context.Context, c audit.Check) (audit.Report, error) {
 	names, err := d.segments()
 	if err != nil || len(names) == 0 {
 		report, _ := c.Verify()
@@ -66,9 +69,22 @@ func (d *directory) verify(c audit.Check) (audit.Report, error) {
 	defer closeAll(files)
 	readers := make([]io.Reader, len(files))
 	for i, f := range files {
-		readers[i] = bounded(f)
+		readers[i] = heeding{ctx, bounded(f)}
 	}
 	return c.Verify(readers...)
+}
+
+// heeding reads until nobody waits any more.
+type heeding struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (h heeding) Read(b []byte) (int, error) {
+	if h.ctx.Err() != nil {
+		return 0, context.Cause(h.ctx)
+	}
+	return h.r.Read(b)
 }
 
 // bounded reads f up to the length it has now.
