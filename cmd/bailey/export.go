@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -85,12 +84,6 @@ func formats() map[string]exporter {
 
 func formatNames() []string { return []string{"jsonl", "json", "csv", "ocsf"} }
 
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 func (a *app) exportVerb() *cobra.Command {
 	var w wanted
 	var format, dir string
@@ -103,7 +96,8 @@ which is how many entries the ledger had. Filters are those of receipts list.
 
   jsonl  one JSON object a line
   json   one JSON document
-  csv    RFC 4180; a cell that a spreadsheet could take for a formula gets a ' in front
+  csv    RFC 4180, a line for each receipt; what cannot be seen is escaped, and what a spreadsheet could take for a
+         formula gets a ' in front
   ocsf   one event a line, class API Activity (6003) of OCSF ` + ocsfVersion + `
 
 Memory is bounded. An export that was not written whole ends with an exit code other than 0.`,

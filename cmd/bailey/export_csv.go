@@ -62,18 +62,24 @@ func csvCell(v any) string {
 func writeCSV(w io.Writer, cells []string) error {
 	quoted := make([]string, len(cells))
 	for i, c := range cells {
-		quoted[i] = `"` + strings.ReplaceAll(defused(c), `"`, `""`) + `"`
+		quoted[i] = `"` + strings.ReplaceAll(defused(shown(c)), `"`, `""`) + `"`
 	}
 	_, err := fmt.Fprintf(w, "%s\r\n", strings.Join(quoted, ","))
 	return err
 }
 
 // defused puts a ' before what a spreadsheet could take for a formula: agents choose some of these texts, and a
-// formula can call out. Line feeds and the wide forms count, which some programs trim or fold first
-// (OWASP, CSV injection).
+// formula can call out. Line feeds and the wide forms count, which some programs trim or fold first; and so does what stands
+// behind a semicolon, which parts cells where the comma is the decimal point (OWASP, CSV injection).
 func defused(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(cell)[0]) {
-		return "'" + cell
+	var b strings.Builder
+	before := ';'
+	for _, c := range cell {
+		if before == ';' && strings.ContainsRune("=+-@\t\r\n＝＋－＠", c) {
+			b.WriteByte('\'')
+		}
+		b.WriteRune(c)
+		before = c
 	}
-	return cell
+	return b.String()
 }

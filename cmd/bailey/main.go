@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -181,10 +182,18 @@ func look[T any](ctx context.Context, a *app, q gateway.Query, inWords func(T)) 
 	return nil
 }
 
-func (a *app) print(v any) error {
-	enc := json.NewEncoder(a.stdout)
+func (a *app) print(v any) error { return writeJSON(a.stdout, v) }
+
+// writeJSON writes one line of JSON in which nothing addresses a terminal.
+func writeJSON(w io.Writer, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, unseen(b.String()))
+	return err
 }
 
 // complain says what happened and what to do now.

@@ -38,6 +38,9 @@ func strange(c rune) bool {
 
 // unseen makes JSON in lines safe for a terminal, as shown does, and leaves it JSON of the same value.
 func unseen(lines string) string {
+	if !strings.ContainsFunc(lines, func(c rune) bool { return c != '\n' && strange(c) }) {
+		return lines
+	}
 	var b strings.Builder
 	for _, c := range lines {
 		if c == '\n' || !strange(c) {

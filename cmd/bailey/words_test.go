@@ -81,3 +81,19 @@ func TestDecided(t *testing.T) {
 		}
 	}
 }
+
+// JSON addresses no terminal either, and is of the same value.
+func TestJSONIsPlain(t *testing.T) {
+	var out strings.Builder
+	want := "git.x\u009b2J\u202e\x7f\U000e0041é😀\n"
+	if err := writeJSON(&out, want); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got != want {
+		t.Errorf("%q %v", got, err)
+	}
+	if line := strings.TrimSuffix(out.String(), "\n"); strings.ContainsFunc(line, strange) || !strings.Contains(line, "é😀") {
+		t.Errorf("%q", line)
+	}
+}
