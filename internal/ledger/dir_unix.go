@@ -21,9 +21,6 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{os.NewFile(uintptr(fd), path)}, path: path}, nil
 }
 
-// noWait keeps a FIFO from holding up who opens it (open(2)).
-const noWait = unix.O_NONBLOCK
-
 // fit says why the directory must not hold a ledger.
 func (d *directory) fit() error {
 	var st unix.Stat_t

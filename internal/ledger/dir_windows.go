@@ -31,9 +31,6 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{root}, path: path}, nil
 }
 
-// noWait is nothing: no name of a directory leads to a pipe here.
-const noWait = 0
-
 // fit says why the directory must not hold a ledger: it is not the one that its path names.
 func (d *directory) fit() error {
 	named, err := os.Lstat(d.path)

@@ -184,6 +184,6 @@ func TestNoCrashLeavesThatMuch(t *testing.T) {
 	if torn, _ := filepath.Glob(dir + "/torn*"); len(torn) > 0 {
 		t.Errorf("%v", torn)
 	}
-	l = open(t, Config{Dir: dir})
+	open(t, Config{Dir: dir})
 	verified(t, dir)
 }

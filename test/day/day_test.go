@@ -70,6 +70,8 @@ type day struct {
 	want    []string
 	lost    map[string]bool // attempts whose result the gateway took with it
 	log     string          // the public key of the log, as the outsider was given it
+	witness string          // the outsider's witness's key
+	first   string          // the receipt of the day's first call
 	morning string          // a checkpoint of the morning, as the outsider kept it
 }
 

@@ -42,6 +42,7 @@ func (d *day) evening() {
 	var list struct{ Receipts []struct{ ID string } }
 	d.decode(d.u.must(d.u.project, "bailey", "receipts", "list", "--limit", "1000", "--json"), &list)
 	slices.Reverse(list.Receipts)
+	d.first = list.Receipts[0].ID
 	var told []string
 	seen := map[string]int{}
 	for _, row := range list.Receipts {

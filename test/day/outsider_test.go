@@ -47,10 +47,14 @@ func (d *day) outsider() {
 	d.t.Logf("%s%d attempts at the history, %d results lost with a gateway", word, d.attempt, len(d.lost))
 }
 
-// keep has the outsider given the log's key and a checkpoint, while the day goes on.
+// keep has the outsider given the log's key and a checkpoint, which a witness of theirs cosigned, while the day goes on.
 func (d *day) keep() {
 	d.log = strings.TrimSpace(d.u.must(d.u.home, "bailey", "audit", "key"))
-	d.morning = d.u.must(d.u.home, "bailey", "audit", "checkpoint")
+	request := d.u.give("request", d.u.must(d.u.home, "bailey", "audit", "checkpoint", "--since", "0"))
+	d.u.must(d.u.home, "mkdir", "-m", "700", "witness")
+	witness := []string{"audit", "witness", "--name", "witness.example/day", "--key-file", "witness/key", "--seen", "witness/seen"}
+	d.morning = d.u.must(d.u.home, "bailey", append(witness, "--key", d.log, request)...)
+	d.witness = strings.TrimSpace(d.u.must(d.u.home, "bailey", append(witness, "--show")...))
 }
 
 // remembers holds the evening's ledger against the morning's checkpoint, and a ledger that was cut before it, or whose gateway
@@ -64,8 +68,15 @@ func (d *day) remembers(ledger []byte) {
 			d.t.Fatal(err)
 		}
 	}
-	if word, ok := script(d.t, "--key", d.log, "--seen", note, dir); !ok || !strings.Contains(word, "held: ") {
+	if word, ok := script(d.t, "--key", d.log, "--witness", d.witness, "--quorum", "1", "--seen", note, dir); !ok || !strings.Contains(word, "held: ") {
 		d.t.Errorf("against the morning's checkpoint the outsider says %q", word)
+	}
+	receipt := filepath.Join(dir, "receipt")
+	if err := os.WriteFile(receipt, []byte(d.u.must(d.u.home, "bailey", "audit", "prove", d.first)), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	if word, ok := script(d.t, "--key", d.log, "--receipt", receipt); !ok || !strings.Contains(word, d.first) {
+		d.t.Errorf("of the receipt %s by itself the outsider says %q", d.first, word)
 	}
 	if own := d.u.must(d.u.home, "bailey", "audit", "verify", "--key", d.log, "--against", d.u.give("morning", d.morning)); !strings.Contains(own, "that the key "+d.log+" signed") {
 		d.t.Errorf("bailey says %q", own)
