@@ -40,8 +40,8 @@ type bodies struct {
 	log   *slog.Logger
 	now   func() time.Time
 	keep  time.Duration
-	spare int64         // bytes that stay free on the disk
-	fresh chan *os.File // written and not synced
+	spare int64       // bytes that stay free on the disk
+	fresh chan string // names of files that were written and not synced
 	stop  chan struct{}
 	gone  sync.WaitGroup
 }
@@ -56,7 +56,7 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	if err != nil {
 		return nil, err
 	}
-	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, fresh: make(chan *os.File, 256), stop: make(chan struct{})}
+	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, fresh: make(chan string, 1024), stop: make(chan struct{})}
 	if b.keep <= 0 {
 		b.keep = retention
 	}
@@ -101,11 +101,10 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 	if err == nil && b.forgotten(id) { // looked for last: who forgets marks first and removes then
 		err = errors.New("it was forgotten")
 	}
-	if err != nil {
-		f.Close()
+	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, b.remove(id, part))
 	}
-	b.fresh <- f
+	b.fresh <- string(id) + "." + part
 	return nil
 }
 
@@ -115,11 +114,12 @@ func (b *bodies) forgotten(id bailey.ReceiptID) bool {
 	return err == nil
 }
 
-// sync makes durable what was written, behind the calls.
+// sync makes durable what was written, behind the calls. Many may wait for it, so none of them holds a descriptor: a file
+// that is opened once more syncs what was written before, and hears of errors that nobody has heard of (fsync(2)).
 func (b *bodies) sync() {
-	for f := range b.fresh {
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			b.log.Error("a body may be lost", "file", f.Name(), "err", err)
+	for name := range b.fresh {
+		if err := b.settle(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // it was forgotten meanwhile
+			b.log.Error("a body may be lost", "file", name, "err", err)
 		}
 		if len(b.fresh) == 0 {
 			if err := syncDir(b.dir.path); err != nil {
@@ -127,6 +127,14 @@ func (b *bodies) sync() {
 			}
 		}
 	}
+}
+
+func (b *bodies) settle(name string) error {
+	f, err := b.dir.open(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // tend removes what is too old, now and daily.

@@ -238,6 +238,7 @@ func (s *site) settle() {
 		s.t.Fatalf("the last call: %v %s", err, &stderr)
 	}
 	s.flat()
+	s.idle()
 	if out, err := s.command("gateway", "stop").CombinedOutput(); err != nil {
 		s.t.Errorf("stop: %v %s", err, out)
 	}
