@@ -49,7 +49,7 @@ func (v *verifier) hold(c Check) {
 		bad = v.contradiction(c)
 	}
 	if bad == nil && first == nil {
-		bad = v.unannounced(given)
+		bad = v.unannounced(given, c.Newest != nil || len(c.Seen) > 0)
 	}
 	if bad == nil {
 		return
@@ -75,11 +75,12 @@ func (v *verifier) foreign(keys []Key) *Bad {
 	return nil
 }
 
-// unannounced says which key never signed for this ledger, where it says which did.
-func (v *verifier) unannounced(keys []Key) *Bad {
+// unannounced says which key never signed for this ledger. A key is announced before anybody is given it, so a ledger without
+// that entry was cut before it, or is written by somebody else; unless a checkpoint that the key signed is held by it.
+func (v *verifier) unannounced(keys []Key, held bool) *Bad {
 	own := v.Keys.All()
 	for _, k := range keys {
-		if len(own) > 0 && !k.Witness() && !slices.Contains(own, k) {
+		if !(held && len(own) == 0) && !k.Witness() && !slices.Contains(own, k) {
 			return &Bad{Reason: Rekeyed, Detail: fmt.Sprintf("the key %s is none of those that this ledger announces: it was written by who has another, or cut before that key came", k)}
 		}
 	}

@@ -13,14 +13,17 @@ import (
 // tailBytes is how far a scanner reads on. No crash leaves so much, and a file may be without end.
 const tailBytes = 64 << 20
 
+// sector is the least that a disk writes, in bytes.
+const sector = 512
+
 // damaged reads on after a line that is not the format, to tell a torn tail from damage further in.
 func (s *scanner) damaged(line []byte, cause error) error {
 	bad := s.bad(Frame, "%s", misformed(line, cause))
-	bytesBehind, zeros, ended := 0, true, false
+	bytesBehind, zeros, ended := 0, 0, false
 	more, window := line, []byte(nil) // what ReadSlice returned does not outlive the next read
 	for {
 		bytesBehind += len(more)
-		zeros = zeros && len(bytes.Trim(more, "\x00")) == 0
+		zeros += bytes.Count(more, []byte{0})
 		if window = append(window[max(0, len(window)-MaxLine):], more...); endsWell(window) {
 			return bad
 		}
@@ -39,11 +42,13 @@ func (s *scanner) damaged(line []byte, cause error) error {
 			return err
 		}
 	}
-	bad.Tail = true
-	switch {
-	case ended: // a crash leaves no newline behind what it cut short
-	case zeros:
+	// A crash leaves what it cut short, without a newline, or blocks that never came to the disk, which are zeros.
+	switch bad.Tail = zeros >= sector || !ended; {
+	case !bad.Tail:
+	case zeros == bytesBehind:
 		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d zero bytes stand behind the last entry", bytesBehind)
+	case ended:
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d bytes stand behind the last entry, zeros among them", bytesBehind)
 	default:
 		bad.Reason, bad.Detail = Torn, fmt.Sprintf("the last line has no newline: %d bytes of it are there", bytesBehind)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDamageIsNamed: what is wrong is said as far as it can be told, and torn is only what has no newline.
+// TestDamageIsNamed: what is wrong is said as far as it can be told, and torn is only what has no newline, or a hole.
 func TestDamageIsNamed(t *testing.T) {
 	good := string(chain(t, Entry{Kind: "x", Data: json.RawMessage(`{"a":1}`)}, Entry{Kind: "y", Data: json.RawMessage(`{"b":2}`)},
 		Entry{Kind: "z", Data: json.RawMessage(`{"c":3}`)}))
@@ -19,12 +19,13 @@ func TestDamageIsNamed(t *testing.T) {
 		words  string
 		tail   bool
 	}{
-		"CR LF":                {strings.ReplaceAll(good, "\n", "\r\n"), 1, Frame, "CR LF", true},
-		"a blank last line":    {good + "\n", 5, Frame, "the line is empty", true},
-		"rubbish, whole":       {good + "rubbish\n", 5, Frame, "does not begin with", true},
-		"rubbish and a rest":   {good + "rubbish\nrub", 5, Frame, "does not begin with", true},
-		"NUL and a newline":    {good + "\x00\x00\n", 5, Frame, "2 of the line's bytes are zero", true},
+		"CR LF":                {strings.ReplaceAll(good, "\n", "\r\n"), 1, Frame, "CR LF", false},
+		"a blank last line":    {good + "\n", 5, Frame, "the line is empty", false},
+		"rubbish, whole":       {good + "rubbish\n", 5, Frame, "does not begin with", false},
+		"rubbish and a rest":   {good + "rubbish\nrub", 5, Frame, "does not begin with", false},
+		"NUL and a newline":    {good + "\x00\x00\n", 5, Frame, "2 of the line's bytes are zero", false},
 		"zeros":                {good + strings.Repeat("\x00", 200_000), 5, Torn, "200000 zero bytes", true},
+		"a hole":               {good + strings.Repeat("\x00", 4096) + "rest\n", 5, Torn, "4101 bytes stand behind the last entry, zeros among them", true},
 		"half a line":          {good[:len(good)-9], 4, Torn, "has no newline: ", true},
 		"no newline":           {good[:len(good)-1], 4, Torn, "has no newline: ", true},
 		"rubbish, not whole":   {good + "rub", 5, Torn, "has no newline: 3 bytes", true},

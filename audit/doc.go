@@ -79,10 +79,10 @@
 //
 // # A torn tail
 //
-// A crash may leave bytes after the last good line: an unfinished line, zeros, rubbish. When no well-formed line
-// stands among them the writer cuts them at its next start, keeps them aside and records that in a note of kind
-// "repair" ([Bad.Tail]). Verification calls them [Torn] when no newline is among them; what ends with one is a line, and a
-// [Frame] that is none. Whether it was a crash, no file can say.
+// A crash may leave bytes after the last good line: an unfinished line, or blocks that never came to the disk, which are
+// zeros. When no well-formed line stands among them, and no newline or else 512 zeros and more, they are [Torn]: the writer cuts
+// them at its next start, keeps them aside and records that in a note of kind "repair" ([Bad.Tail]). Other bytes that end with a
+// newline are a line, and a [Frame] that is none. Whether it was a crash, no file can say.
 //
 // # The tree
 //

@@ -40,7 +40,7 @@ type Bad struct {
 	Entry      uint64 // the number that stands there, or should; 0 where the fault is no one entry's
 	Within     uint64 // the fault is in one of the first Within entries, and nothing tells which; 0 where that is known
 	Offset     int64  // of the line in its segment, in bytes
-	Tail       bool   // no well-formed line stands behind it: a writer keeps aside what does, cuts it off and goes on
+	Tail       bool   // a crash may have left it, and no well-formed line stands behind it: a writer keeps aside what does, cuts it off and goes on
 	Checkpoint string // what the checkpoint is called that the ledger does not agree with
 	Reason     Reason
 	Detail     string

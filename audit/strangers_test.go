@@ -17,7 +17,7 @@ func TestKeysNameTheirLedger(t *testing.T) {
 	b.verify(Check{Trust: b.trust(2)}, Rekeyed)
 	b.verify(Check{Trust: b.trust(1, 2), Seen: [][]byte{b.sign(4, 1)}}, Rekeyed)
 	b.verify(Check{Shown: b.trust(2).Keys, Own: true, Newest: b.sign(4, 1)}, "") // its own word is no news of itself
-	bare.verify(Check{Trust: bare.trust(7)}, "")                                 // it announces none: the keys are the auditor's affair
+	bare.verify(Check{Trust: bare.trust(7)}, Rekeyed)                            // it announces none: it was cut before, or is another's
 	bare.verify(Check{Trust: other.trust(1)}, Replaced)
 	torn := day(t, 1)
 	torn.segments[1] = torn.segments[1][:len(torn.segments[1])-3]

@@ -218,7 +218,7 @@ class Ledger:
     def account(self, seq, kind, data):
         """Takes into account what the data of an entry means."""
         need(not re.search(rb"\s", STRING.sub(b"", data)), "white space outside strings")
-        facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never)
+        facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never, parse_int=str, parse_float=str)  # none is reckoned with
         if kind in ("intent", "outcome"):
             for own in facts, facts.get("cage"):
                 names = list(own) if isinstance(own, dict) else []
@@ -227,13 +227,13 @@ class Ledger:
                 need(all(OWN.get(name.lower(), name) == name for name in names), "a key is one of ours in another case")
             receipt = facts.get("receipt")
             need(isinstance(receipt, str) and NAME.fullmatch(receipt), "no receipt is named")
-            need(b':"%s"' % receipt.encode() in data, "the receipt is written with escapes")
+            need(written(data, "receipt") == b'"%s"' % receipt.encode(), "the receipt is written with escapes")
             need(self.state.get(receipt) is (None if kind == "intent" else False), "%s has no place for this %s" % (receipt, kind))
             self.state[receipt] = kind == "outcome"
         cage = facts.get("cage") if kind == "outcome" else None
         if isinstance(cage, dict) and "planDigest" in cage:
             digest = cage["planDigest"]
-            need(isinstance(digest, str) and DIGEST.fullmatch(digest) and b':"%s"' % digest.encode() in data, "the plan is named by no digest")
+            need(isinstance(digest, str) and DIGEST.fullmatch(digest) and written(data, "cage", "planDigest") == b'"%s"' % digest.encode(), "the plan is named by no digest")
             need(digest in self.plans, "no entry before it holds the plan " + digest)
         if kind == "plan":
             self.plan(facts, data)
@@ -254,7 +254,7 @@ class Ledger:
 
     def start(self, facts, data):
         need(START.fullmatch(data), "the segment's first entry is not in its form")
-        need(facts["size"] == self.seq and facts["head"] == self.head.hex(), "the segment begins after another entry")
+        need(facts["size"] == str(self.seq) and facts["head"] == self.head.hex(), "the segment begins after another entry")
         need(facts["root"] == self.tree.root().hex() and facts["edge"] == [h.hex() for _, h in self.tree.edge], "the segment begins with another tree")
         need(facts["open"] == [id for id, done in self.state.items() if not done], "the segment begins with other receipts open")
         need(len(facts["open"]) <= 512, "the segment begins with too many receipts open")
@@ -275,6 +275,29 @@ class Ledger:
         return ([key for seq, key in self.keys if seq <= size] or [None])[-1]
 
 
+def written(data, *names):
+    """The bytes of the member at names: of a string, as it stands there."""
+    at = []  # for each object or list that is open, the name at hand
+    tokens = re.findall(rb'"(?:[^"\\]|\\.)*"|[^"]', data, re.DOTALL)
+    for token, after in zip(tokens, tokens[1:]):
+        if token in b"{[":
+            at.append(None)
+        elif token in b"}]":
+            at.pop()
+        elif token.startswith(b'"') and after == b":":
+            at[-1] = json.loads(token)
+        elif token.startswith(b'"') and tuple(at) == names:
+            return token
+    return None
+
+
+def happens(when):
+    """Whether there is such a moment in the calendar."""
+    year, month, day, hour, minute, second = (int(n) for n in re.findall(rb"[0-9]+", when)[:6])
+    days = [31, 28 + (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    return 0 < month < 13 and 0 < day <= days[month - 1] and hour < 24 and minute < 60 and second < 60
+
+
 def parts(line):
     need(line.strip(b"\0"), "zero bytes stand behind the last entry")
     need(len(line) <= 65536, "the line is too long")
@@ -283,7 +306,7 @@ def parts(line):
     need(not line.endswith(b"\r\n"), "the line ends in CR LF: the file was copied as text, which changed its bytes")
     frame = LINE.fullmatch(line)
     entry = frame and ENTRY.fullmatch(frame[2])
-    need(entry, "the line is not in the one form it may have")
+    need(entry and happens(entry[2]), "the line is not in the one form it may have")
     return frame, entry
 
 
@@ -346,7 +369,7 @@ def belong(ledger, args):
 def announced(ledger, args):
     own = [k.text for _, k in ledger.keys]
     for key in args.key:
-        need(not own or key in own, "key: the key %s is none of those that this ledger announces" % key, Against)
+        need(key in own or not own and (args.newest or args.seen), "key: the key %s is none of those that this ledger announces" % key, Against)
 
 
 def against(ledger, args):
@@ -432,6 +455,7 @@ def main():
         args.add_argument(name)
     args.add_argument("directory", nargs="?")
     args = args.parse_args()
+    sys.setrecursionlimit(20000)  # data may nest 4096 deep
     try:
         if args.receipt:
             receipt_holds(args)

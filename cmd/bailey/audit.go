@@ -56,7 +56,7 @@ that verifies. And what did not pass the gate is not in it.`,
 		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if v.receipt != "" {
+			if cmd.Flags().Changed("receipt") {
 				return a.verifyReceipt(v, args)
 			}
 			return a.verify(cmd.Context(), v, args)
@@ -253,6 +253,9 @@ func (a *app) shownReceipt(v audit.Verified) error {
 		"a receipt cannot show that a call has no outcome, nor that the log's key was not changed later",
 		"a body kept in blobs/ was not looked at: it may be missing or changed",
 		"what did not pass the gate is not in the log",
+	}
+	if len(v.Cosignatures) == 0 {
+		open = append(open, "no witness that you named cosigned it: it proves order, not honesty")
 	}
 	if a.json {
 		return a.print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed, "intent": v.Intent.Data, "outcome": v.Outcome.Data,

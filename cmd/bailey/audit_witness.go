@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"crypto"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,7 +53,7 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 					fmt.Fprintf(a.stderr, "bailey: witness %s listens on %s\n", key, at)
 				})
 			case len(args) == 1:
-				return a.cosignFile(w, args[0])
+				return a.cosignFile(cmd.Context(), w, args[0])
 			}
 			return &bailey.Error{Kind: bailey.Invalid, Message: "a witness is given a request, or listens", Hint: "name the file that bailey audit checkpoint --since N printed, or give --listen"}
 		},
@@ -98,14 +100,26 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 func (v witnessing) private() (crypto.Signer, error) {
 	files, name := ledger.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
 	private, err := files.Read(name)
-	if v.show || !errors.Is(err, bailey.NotFound) {
+	if v.show {
 		return private, err
 	}
-	if _, old := os.Lstat(v.seen); old == nil {
+	_, old := os.Lstat(v.seen)
+	if err == nil && errors.Is(old, fs.ErrNotExist) {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is the witness's key, " + shown(v.file) + ", and no record of what it saw, " + shown(v.seen),
+			Hint: "look at the paths; a witness that forgot begins anew, with another name and key; a key that never signed begins with {} in that file"}
+	}
+	if !errors.Is(err, bailey.NotFound) {
+		return private, err
+	}
+	if old == nil {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a record of what the witness saw, " + shown(v.seen) + ", and no key " + shown(v.file),
 			Hint: "look at the paths; a witness that lost its key begins anew, with another name and another file"}
 	}
-	return files.Named(name)
+	if private, err = files.Named(name); err != nil {
+		return nil, err
+	}
+	w := &witness{file: v.seen} // a record of nothing, so that one that is missing was lost
+	return private, w.write(map[string]audit.Checkpoint{})
 }
 
 func (a *app) shownKey(key audit.Key) error {
@@ -116,12 +130,12 @@ func (a *app) shownKey(key audit.Key) error {
 	return err
 }
 
-func (a *app) cosignFile(w *witness, name string) error {
+func (a *app) cosignFile(ctx context.Context, w *witness, name string) error {
 	text, err := readBounded(name, audit.MaxRequest)
 	if err != nil {
 		return unread(name, err)
 	}
-	lines, err := w.add(text)
+	lines, err := w.add(ctx, text)
 	if err != nil {
 		return declined(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -41,12 +44,29 @@ func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 }
 
 // hold keeps other processes of this witness from seeing anything until release, and reads what they saw.
-func (w *witness) hold() (release func(), err error) {
-	release, err = gateway.LockFile(w.file+".lock", true)
-	if err != nil {
-		return nil, err
+func (w *witness) hold(ctx context.Context) (release func(), err error) {
+	for end := time.Now().Add(witnessPatience / 2); ; time.Sleep(20 * time.Millisecond) {
+		if release, err = gateway.LockFile(w.file+".lock", false); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what the witness saw cannot be held", Err: err,
+				Hint: "look at " + shown(w.file+".lock") + ", and who else is this witness; then ask again"}
+		}
 	}
-	if err := w.read(); err != nil {
+	was := w.seen
+	if err = w.read(); err == nil {
+		for origin, c := range was {
+			if now := w.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
+				err = &bailey.Error{Kind: bailey.Conflict, Message: "the file of what the witness saw was put back or taken away: " + shown(w.file), Hint: "restore it"}
+			}
+		}
+	}
+	if err != nil {
+		w.seen = was
 		release()
 		return nil, err
 	}
@@ -64,6 +84,11 @@ func (w *witness) read() error {
 	}
 	if err == nil && w.seen == nil {
 		err = errors.New("it is null")
+	}
+	for origin, c := range w.seen {
+		if err == nil && (c.Origin != origin || c.Size == 0) {
+			err = fmt.Errorf("of %.80q it holds no checkpoint", origin)
+		}
 	}
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + shown(w.file), Err: err,
@@ -83,7 +108,7 @@ func (s stale) Error() string {
 var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log", Hint: "start it with --key KEY, as bailey audit key prints it"}
 
 // add cosigns what a request holds, and returns the lines of the witness's own signature.
-func (w *witness) add(text []byte) ([]byte, error) {
+func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
 	r, err := audit.ParseRequest(text)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
@@ -97,7 +122,7 @@ func (w *witness) add(text []byte) ([]byte, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	release, err := w.hold()
+	release, err := w.hold(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +167,15 @@ func (w *witness) keep(c audit.Checkpoint) error {
 			next[origin] = was
 		}
 	}
-	text, err := json.MarshalIndent(next, "", " ")
+	if err := w.write(next); err != nil {
+		return err
+	}
+	w.seen = next
+	return nil
+}
+
+func (w *witness) write(seen map[string]audit.Checkpoint) error {
+	text, err := json.MarshalIndent(seen, "", " ")
 	if err != nil {
 		return err
 	}
@@ -151,11 +184,7 @@ func (w *witness) keep(c audit.Checkpoint) error {
 		return err
 	}
 	defer root.Close()
-	if err := gateway.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil }); err != nil {
-		return err
-	}
-	w.seen = next
-	return nil
+	return gateway.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil })
 }
 
 // ownLines returns the signature lines of a note that stand under a name.

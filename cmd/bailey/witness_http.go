@@ -38,7 +38,7 @@ func (w *witness) handler() http.Handler {
 			http.Error(out, "the request is not whole, or too long", http.StatusRequestEntityTooLarge)
 			return
 		}
-		lines, err := w.add(text)
+		lines, err := w.add(r.Context(), text)
 		if err != nil {
 			refuse(out, err)
 			return

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"bailey/audit"
+	"bailey/internal/gateway"
 )
 
 // grove is a log made of numbers, to be signed at any size, and forked.
@@ -146,7 +147,7 @@ func TestWitness(t *testing.T) {
 			t.Errorf("%s: it saw %d, want %d", c.what, w.seen[g.name].Size, c.seen)
 		}
 	}
-	lines, err := w.add(g.ask(12, 12))
+	lines, err := w.add(t.Context(), g.ask(12, 12))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,9 +175,58 @@ func TestTwoOfOneWitness(t *testing.T) {
 		ask  []byte
 		sign bool
 	}{{one, g.ask(0, 3), true}, {two, g.ask(3, 9), true}, {one, fork.ask(3, 9), false}, {one, g.ask(9, 9), true}} {
-		if lines, err := c.by.add(c.ask); (err == nil) != c.sign {
+		if lines, err := c.by.add(t.Context(), c.ask); (err == nil) != c.sign {
 			t.Errorf("%s %v, want a signature: %v", lines, err, c.sign)
 		}
+	}
+}
+
+// TestWitnessRemembers: a record that was taken away, or put back to what it was, while the witness runs gets no signature.
+func TestWitnessRemembers(t *testing.T) {
+	g, fork := newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 1)
+	g.grow("x", 9)
+	fork.grow("y", 9)
+	file := filepath.Join(t.TempDir(), "seen")
+	w, _ := newWitness(t, file, g.key)
+	if _, err := w.add(t.Context(), g.ask(0, 3)); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.add(t.Context(), g.ask(3, 9)); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func() error{
+		"taken away": func() error { return os.Remove(file) },
+		"put back":   func() error { return os.WriteFile(file, old, 0o600) },
+		"emptied":    func() error { return os.WriteFile(file, []byte("{}"), 0o600) },
+		"zero":       func() error { return os.WriteFile(file, []byte(`{"bailey/a/1":{}}`), 0o600) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if lines, err := w.add(t.Context(), fork.ask(0, 9)); err == nil {
+			t.Errorf("%s: %s", name, lines)
+		}
+	}
+}
+
+// TestWitnessIsBusy: whoever waits for another process of the witness can leave.
+func TestWitnessIsBusy(t *testing.T) {
+	g := newGrove(t, "bailey/a/1", 1)
+	g.grow("x", 3)
+	w, _ := newWitness(t, filepath.Join(t.TempDir(), "seen"), g.key)
+	unlock, err := gateway.LockFile(w.file+".lock", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if lines, err := w.add(ctx, g.ask(0, 3)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%s %v", lines, err)
 	}
 }
 
@@ -190,7 +240,7 @@ func TestUnknownLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.add(request)
+	good, err := w.add(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +259,7 @@ func TestWitnessThatCannotRemember(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "gone", "seen"), g.key)
-	if lines, err := w.add(g.ask(0, 5)); err == nil || lines != nil {
+	if lines, err := w.add(t.Context(), g.ask(0, 5)); err == nil || lines != nil {
 		t.Errorf("%s %v", lines, err)
 	}
 	for _, text := range []string{"", "null", "[]", "{"} {
@@ -233,7 +283,7 @@ func TestHostileWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.add(request)
+	good, err := w.add(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}

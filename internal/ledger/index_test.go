@@ -207,6 +207,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		"mark in the void": {unsealed(change("UPDATE mark SET segment = 7")), false},
 		"mark moved":       {unsealed(change("UPDATE mark SET seq = seq + 2")), false},
 		"a trigger":        {resealed(change("CREATE TRIGGER t AFTER INSERT ON receipt BEGIN DELETE FROM receipt; END")), false},
+		"a constraint":     {resealed(change("ALTER TABLE receipt ADD COLUMN x INTEGER GENERATED ALWAYS AS (NULL) VIRTUAL")), false},
 		"a view":           {resealed(change("CREATE VIEW v AS SELECT * FROM receipt")), false},
 		"a huge file":      {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path, 1<<41)) }, false},
 		"a huge seal":      {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path+sealSuffix, 1<<41)) }, false},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"modernc.org/sqlite"
 
@@ -48,6 +49,11 @@ func (x *Index) open(ctx context.Context) error {
 	fresh, err := x.place()
 	if err != nil {
 		return err
+	}
+	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // SQLite waits for a pipe, and follows a link
+		if st, err := os.Lstat(x.path + suffix); err == nil && (!st.Mode().IsRegular() || suffix == "-journal") {
+			return stale("beside it stands " + suffix + ", which is none of ours")
+		}
 	}
 	found := x.now().main
 	sealed, err := x.sealed(ctx)
@@ -154,12 +160,8 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 			return stale("it is damaged: " + verdict)
 		}
 	}
-	var more int
-	if err := x.db.QueryRowContext(ctx, strangers).Scan(&more); err != nil {
+	if err := x.ours(ctx); err != nil {
 		return err
-	}
-	if more > 0 {
-		return stale("it holds views or triggers, and ours has none")
 	}
 	x.mark, x.whole, x.opened = mark{}, true, nil
 	err := x.mark.load(x.db.QueryRowContext(ctx, getMark))
@@ -167,6 +169,30 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 		return stale("it does not say how far it goes")
 	}
 	return err
+}
+
+// ours refuses a file that was made otherwise than ours are: a trigger, a view, a constraint could hide what comes.
+func (x *Index) ours(ctx context.Context) error {
+	rows, err := x.db.QueryContext(ctx, getStatements)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	want := statements()
+	for i := 0; rows.Next(); i++ {
+		var sql string
+		if err := rows.Scan(&sql); err != nil {
+			return err
+		}
+		if i >= len(want) || sql != want[i] {
+			return stale(fmt.Sprintf("it holds %.80q, which ours does not", sql))
+		}
+		want[i] = ""
+	}
+	if strings.Join(want, "") != "" {
+		return stale("it lacks something that ours has")
+	}
+	return rows.Err()
 }
 
 // Result codes of SQLite that say nothing about the file's content (sqlite.org/rescode.html).

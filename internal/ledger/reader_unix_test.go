@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -75,4 +76,34 @@ func TestPipeForASeal(t *testing.T) {
 	do(t, syscall.Mkfifo(x.path+sealSuffix, 0o600))
 	likeTheScan(t, x, 30)
 	do(t, x.Close())
+}
+
+// Neither does a pipe in the place of what SQLite keeps beside the index.
+func TestPipesBesideTheIndex(t *testing.T) {
+	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
+		l := open(t, Config{Dir: place(t)})
+		varied(t, l, 10, 1)
+		x := indexed(t, l, &said{})
+		_, err := x.Find(t.Context(), Filter{})
+		do(t, err)
+		do(t, x.Close())
+		do(t, syscall.Mkfifo(x.path+suffix, 0o600))
+		likeTheScan(t, x, 30)
+		do(t, x.Close())
+	}
+}
+
+// A segment that somebody emptied is no end.
+func TestEmptiedSegmentIsNoEnd(t *testing.T) {
+	dir := place(t)
+	l := open(t, Config{Dir: dir})
+	call(t, l)
+	do(t, l.Close())
+	do(t, os.WriteFile(filepath.Join(dir, segmentFile(2)), nil, 0o600))
+	r, err := OpenCopy(dir)
+	do(t, err)
+	defer r.Close()
+	if list, _, err := readAll(t, r, Filter{}); err == nil || !strings.Contains(err.Error(), "holds no entry") {
+		t.Errorf("%d receipts, %v", len(list), err)
+	}
 }

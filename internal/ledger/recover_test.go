@@ -22,8 +22,7 @@ func TestTornTails(t *testing.T) {
 		"zeros":      strings.Repeat("\x00", 5000),
 		"many zeros": strings.Repeat("\x00", 3<<20),
 		"half":       `{"hash":"0123`,
-		"rubbish":    "rubbish\nmore\n",
-		"newline":    "\n",
+		"a hole":     strings.Repeat("\x00", 4096) + "the rest of a line\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := place(t)
@@ -52,6 +51,9 @@ func TestDamage(t *testing.T) {
 		"line deleted":   {func(l []string) []string { return append(l[:1:1], l[2:]...) }, "entry 2"},
 		"lines swapped":  {func(l []string) []string { l[1], l[3] = l[3], l[1]; return l }, "entry 2"},
 		"torn, appended": {func(l []string) []string { l[3] = l[3][:40]; return l }, "entry 4"},
+		"rubbish behind": {func(l []string) []string { return append(l, "rubbish\nmore\n") }, "entry 6"},
+		"a blank behind": {func(l []string) []string { return append(l, "\n") }, "entry 6"},
+		"ends changed":   {func(l []string) []string { l[3], l[4] = "x"+l[3][1:], "x"+l[4][1:]; return l }, "entry 4"},
 		"other genesis":  {func(l []string) []string { l[0] = strings.Replace(l[0], "castle", "palace", 1); return l }, "entry 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

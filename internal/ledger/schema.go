@@ -46,8 +46,18 @@ CREATE INDEX by_agent_capability ON receipt (agent, capability);
 CREATE INDEX by_agent_capability_status ON receipt (agent, capability, status);
 `
 
-// strangers counts what no index of ours holds.
-const strangers = `SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')`
+// statements are those that a whole index was made by, as SQLite keeps them.
+func statements() []string {
+	var list []string
+	for s := range strings.SplitSeq(schema+indexes, ";") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+const getStatements = `SELECT coalesce(sql, name) FROM sqlite_schema ORDER BY rowid`
 
 const (
 	insertReceipt = `INSERT INTO receipt (seq, id, session, capability, agent, door, dryrun, started, high, segment, offset, length, prev, hash,

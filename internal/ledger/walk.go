@@ -28,7 +28,7 @@ func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[place
 		var head audit.Head
 		var before int64
 		for i, r := range segments {
-			ends := &ends{r: r}
+			ends, from := &ends{r: r}, head
 			for e, err := range audit.Scan(ends, head) {
 				if err == nil && e.Seq%256 == 0 {
 					err = context.Cause(ctx)
@@ -42,6 +42,10 @@ func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[place
 				if !yield(placed{e, line{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before}, nil) {
 					return
 				}
+			}
+			if i > 0 && head == from {
+				yield(placed{}, damaged(dir, &audit.Bad{Segment: i + 1, Entry: head.Seq + 1, Reason: audit.Started, Detail: "the segment holds no entry"}))
+				return
 			}
 			before += ends.last
 		}
