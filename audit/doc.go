@@ -94,7 +94,7 @@
 //
 // The root over no entry is H of nothing. Proofs of inclusion and of consistency are those of RFC 6962,
 // sections 2.1.1 and 2.1.2: [Prover], [Checkpoint.Includes], [Checkpoint.Extends]. To grow, a tree needs its
-// edge alone ([Tree]), and to prove that it did little more ([Growth]).
+// edge alone ([Tree]).
 //
 // # Checkpoints
 //

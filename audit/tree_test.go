@@ -145,33 +145,6 @@ func TestEveryConsistency(t *testing.T) {
 	}
 }
 
-// A tree that is followed from any size on proves at every later one that it has only grown.
-func TestEveryGrowth(t *testing.T) {
-	_, leaves := someLeaves(70)
-	var from Tree
-	for old := range len(leaves) {
-		g := NewGrowth(from)
-		for _, l := range leaves[old:] {
-			proof, err := g.Consistency()
-			do(t, err)
-			now := g.Tree()
-			do(t, checkConsistency(proof, now.Size(), now.Root(), from.Size(), from.Root()))
-			if most := 14; len(g.since) > most {
-				t.Fatalf("it holds %d hashes of a tree of %d", len(g.since), now.Size())
-			}
-			g.Add(l)
-		}
-		from.Add(leaves[old])
-	}
-	g := NewGrowth(from)
-	g.from.edge[1][0] ^= 1
-	g.Add(leaves[0])
-	proof, err := g.Consistency()
-	do(t, err)
-	now := g.Tree()
-	mustNot(t, "another tree", checkConsistency(proof, now.Size(), now.Root(), from.Size(), from.Root()))
-}
-
 func TestProverRefuses(t *testing.T) {
 	_, leaves := someLeaves(9)
 	for _, size := range []uint64{0, maxSize + 1} {

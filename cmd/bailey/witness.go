@@ -46,7 +46,7 @@ func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 // hold keeps other processes of this witness from seeing anything until release, and reads what they saw.
 func (w *witness) hold(ctx context.Context) (release func(), err error) {
 	for end := time.Now().Add(witnessPatience / 2); ; time.Sleep(20 * time.Millisecond) {
-		if release, err = gateway.LockFile(w.file+".lock", false); err == nil {
+		if release, err = gateway.LockFile(w.file + ".lock"); err == nil {
 			break
 		}
 		if ctx.Err() != nil {

@@ -218,7 +218,7 @@ func TestWitnessIsBusy(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 3)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "seen"), g.key)
-	unlock, err := gateway.LockFile(w.file+".lock", false)
+	unlock, err := gateway.LockFile(w.file + ".lock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, u
 			return true, nil
 		}
 		conn = nil
-		if unlock, err = LockFile(lock, false); errors.Is(err, syscall.EWOULDBLOCK) {
+		if unlock, err = LockFile(lock); errors.Is(err, syscall.EWOULDBLOCK) {
 			return false, nil
 		}
 		return true, err
@@ -150,7 +150,7 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 		stopped, ended = true, conn.PID
 	}
 	err = c.until(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
-		free, err := LockFile(c.Home.Lock(), false)
+		free, err := LockFile(c.Home.Lock())
 		switch {
 		case err == nil:
 			free()

@@ -73,7 +73,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	} {
 		c, starts := starter(t, "exec sleep 30")
 		if held != nil {
-			unlock, err := LockFile(held(c.Home), false)
+			unlock, err := LockFile(held(c.Home))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 // TestAnEndingGatewayIsAwaited: a client that comes while a gateway ends starts the next one when the home is free.
 func TestAnEndingGatewayIsAwaited(t *testing.T) {
 	c, starts := starter(t, "exit 1")
-	unlock, err := LockFile(c.Home.Lock(), false)
+	unlock, err := LockFile(c.Home.Lock())
 	if err != nil {
 		t.Fatal(err)
 	}

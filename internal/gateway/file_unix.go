@@ -8,18 +8,14 @@ import (
 	"syscall"
 )
 
-// LockFile takes an exclusive flock(2) on path; it ends with unlock or with the process.
-func LockFile(path string, wait bool) (unlock func(), err error) {
+// LockFile takes an exclusive flock(2) on path, at once or not at all (EWOULDBLOCK); it ends with unlock or with the process.
+func LockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	how := syscall.LOCK_EX
-	if !wait {
-		how |= syscall.LOCK_NB
-	}
 	for {
-		if err = syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != syscall.EINTR {
 			break
 		}
 	}

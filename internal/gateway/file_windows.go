@@ -11,7 +11,7 @@ import (
 
 // LockFile takes an exclusive lock on path (LockFileEx); it ends with unlock or with the process. A lock that
 // somebody else has is EWOULDBLOCK, as on other systems.
-func LockFile(path string, wait bool) (unlock func(), err error) {
+func LockFile(path string) (unlock func(), err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
 	}
@@ -19,11 +19,7 @@ func LockFile(path string, wait bool) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	how := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
-	if !wait {
-		how |= windows.LOCKFILE_FAIL_IMMEDIATELY
-	}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), how, 0, 1, 0, &windows.Overlapped{})
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
 		err = fmt.Errorf("%s: %w", path, syscall.EWOULDBLOCK)
 	}

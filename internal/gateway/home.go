@@ -85,7 +85,7 @@ func (h Home) Owned() error { return peer.Owned(string(h)) }
 
 // Own makes this process the home's one gateway, until unlock or the process's end.
 func (h Home) Own() (unlock func(), err error) {
-	if unlock, err = LockFile(h.Lock(), false); err != nil {
+	if unlock, err = LockFile(h.Lock()); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another gateway serves %s", h),
 			Hint: "there is one gateway per home; calls find it by themselves", Err: err}
 	}

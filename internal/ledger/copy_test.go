@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // TestCopyIsRead: whose a copy is and who could write it is noted and changes no verdict; what is no file of a ledger is
@@ -31,9 +32,7 @@ func TestCopyIsRead(t *testing.T) {
 		"hard link":   {func(t *testing.T, dir string) { do(t, os.Link(first(dir), dir+"/other")) }, "2 names", ""},
 		"dir symlink": {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) }, "it is a symbolic link", ""},
 		"owner": {func(t *testing.T, dir string) {
-			if os.Geteuid() != 0 { // only root can give files away
-				t.Skip("root")
-			}
+			ktest.Require(t, "root") // who alone can give files away
 			do(t, os.Chown(first(dir), 12345, 12345))
 		}, "uid 12345", ""},
 		"symlink": {func(t *testing.T, dir string) {
