@@ -52,7 +52,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 
 // onlyStd are rooms that may import nothing but these: the jail's trap runs before everything else
 // initialises only while it depends on so little.
-var onlyStd = map[string][]string{"internal/jail/inside": {"syscall", "unsafe"}}
+var onlyStd = map[string][]string{"internal/jail/inside": {"runtime", "syscall", "unsafe"}}
 
 // inits are the packages that may have an init function: the trap that leaves before others initialise.
 var inits = []string{"internal/jail/inside"}

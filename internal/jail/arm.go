@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bailey/internal/jail/inside"
 )
 
 // A jail keeps one PID 1 armed: started ahead in namespaces of its own, holding nothing, waiting for its
@@ -34,7 +36,7 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() 
 			return e, err
 		}
 	}
-	c, err := j.spawn(p.lesser)
+	c, err := j.spawn(initName(p.lesser))
 	if err != nil {
 		return ending{}, err
 	}
@@ -61,6 +63,14 @@ func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, 
 	return e, nil
 }
 
+// initName is what a call's first process is started by.
+func initName(lesser bool) string {
+	if lesser {
+		return inside.Keeper
+	}
+	return inside.Name
+}
+
 // arm starts a PID 1 ahead unless one waits already. Why it could not is the next call's to say.
 func (j *Jail) arm(lesser bool) {
 	j.arming.Lock()
@@ -75,7 +85,7 @@ func (j *Jail) arm(lesser bool) {
 		return
 	}
 	mounts := os.NewFile(uintptr(fd), "mountinfo")
-	c, err := j.spawn(lesser)
+	c, err := j.spawn(initName(lesser))
 	if err != nil {
 		mounts.Close()
 		return

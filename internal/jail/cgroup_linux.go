@@ -171,15 +171,20 @@ func (c *cgroup) limit(b bounds) error {
 	return nil
 }
 
-// end says whether the kernel had to end processes for want of memory, and has the group removed: that
-// takes longer than a call need wait for.
+// end says what over does, and has the group removed: that takes longer than a call need wait for.
 func (c *cgroup) end() (over string) {
+	over = c.over()
+	c.groups.gone.Go(c.remove)
+	return over
+}
+
+// over says whether the kernel had to end processes for want of memory.
+func (c *cgroup) over() (over string) {
 	for _, s := range c.groups.sites {
 		if slices.Contains(s.controllers, "memory") && killed(readKnob(path.Join(s.dir, c.name, s.events()))) > 0 {
 			over = c.bounds.overMemory()
 		}
 	}
-	c.groups.gone.Go(c.remove)
 	return over
 }
 

@@ -36,37 +36,84 @@ func (r *run) lay(job bailey.Job) error {
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}
-	begin := inside.Exec
-	if r.lesser == "" {
-		r.plan = compose(l, r.jail.host(), job.Limits, dir)
-		r.cage.Kind, r.cage.Absent, r.cage.Lacks = "full", absent(r.jail.landlock), l.lacks(r.jail.landlock)
-	} else {
-		once := len(job.Exec) == 0
-		r.plan, begin, r.env = composeLesser(l, r.jail.host(), job.Limits, dir, once), inside.Become, nested(r.env, "")
-		r.cage.Kind, r.cage.Absent, r.cage.Lacks, r.cage.Lesser = "landlock", nil, lacksLesser(r.jail.landlock, once), r.lesser
-	}
-	r.plan.bounds = r.jail.holder.bounds(job.Limits)
-	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.argc, r.tty = len(argv), job.TTY
-	numbers := []uint64{uint64(len(argv)), r.plan.data(job.Limits)}
-	if job.TTY {
+	if r.lesser != "" {
+		once := len(job.Exec) == 0
+		r.env = nested(r.env, "")
+		r.plan = composeLesser(l, r.jail.host(), job.Limits, dir, once)
+		r.cage.Kind, r.cage.Lacks, r.cage.Lesser = "landlock", lacksLesser(r.jail.landlock, once), r.lesser
+		return r.complete(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
+	}
+	words, s := slices.Concat(t.run[:1], argv, r.env), r.sketch(job, t, dir)
+	if m := r.jail.memos.recall(s, l); m != nil {
+		r.plan = m.planned(begin(inside.Exec, m.plan.data(job.Limits), job.TTY, len(argv), words))
+		programs := r.cage.Programs
+		r.cage = m.cage
+		r.name(programs)
+		return nil
+	}
+	r.plan = compose(l, r.jail.host(), job.Limits, dir)
+	r.cage.Kind, r.cage.Absent, r.cage.Lacks = "full", absent(r.jail.landlock), l.lacks(r.jail.landlock)
+	if err := r.complete(job, inside.Exec, words); err != nil {
+		return err
+	}
+	made := &memo{l, r.plan.forget(), r.cage}
+	made.cage.Programs = nil
+	r.jail.memos.keep(s, made)
+	return nil
+}
+
+// sketch is what the plan depends on beside the layout.
+func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
+	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), " "), limits: job.Limits,
+		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY}
+	var names strings.Builder
+	for _, v := range r.env {
+		name, _, _ := strings.Cut(v, "=")
+		names.WriteString(name)
+		names.WriteByte(' ')
+	}
+	s.env = names.String()
+	for i, resource := range bounded {
+		s.ceilings[i] = ownCeiling(resource)
+	}
+	return s
+}
+
+// begin is the step that starts the tool, or becomes it: its file, its arguments, its environment.
+func begin(op uint8, data uint64, tty bool, argc int, words []string) step {
+	numbers := []uint64{uint64(argc), data}
+	if tty {
 		numbers = append(numbers, 1)
 	}
-	r.plan.add("env-listed", begin, numbers, slices.Concat(t.run[:1], argv, r.env)...)
+	return step{inside.Step{Op: op, N: numbers, S: words}, "env-listed"}
+}
+
+// complete adds what bounds the call and starts the tool, and describes the whole.
+func (r *run) complete(job bailey.Job, op uint8, words []string) error {
+	r.plan.bounds = r.jail.holder.bounds(job.Limits)
+	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
+	r.plan.steps = append(r.plan.steps, begin(op, r.plan.data(job.Limits), job.TTY, r.argc, words))
 	if n := r.plan.donations(); n > maxDonations {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
 	}
+	r.plan.warm = r.plan.warmable()
 	text, err := r.plan.bounded()
 	if err != nil {
 		return err
 	}
 	r.cage.Enforced, r.cage.Layers = true, r.plan.layers()
 	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
-	r.cage.Absent = append(r.cage.Absent, r.plan.bounds.absent()...)
-	r.cage.Lacks = append(r.cage.Lacks, r.plan.bounds.lacks()...)
-	r.cage.Binary, r.cage.BinaryDigest = r.cage.Programs[0].Path, r.cage.Programs[0].SHA256
+	r.cage.Absent = slices.Clip(append(r.cage.Absent, r.plan.bounds.absent()...))
+	r.cage.Lacks = slices.Clip(append(r.cage.Lacks, r.plan.bounds.lacks()...))
+	r.name(r.cage.Programs)
 	return nil
+}
+
+// name fills in what is executed, the tool first.
+func (r *run) name(programs []bailey.Program) {
+	r.cage.Programs, r.cage.Binary, r.cage.BinaryDigest = programs, programs[0].Path, programs[0].SHA256
 }
 
 // tree lays out what the cage shows: the tool, its helpers and data, the places, the masks over them.

@@ -117,7 +117,7 @@ func (r *run) build(ctx context.Context) (ending, error) {
 	p.pump(bailey.Streams{})
 	defer p.finish()
 	defer closeAll(p.inner[:])
-	c, err := r.jail.spawn(r.plan.lesser)
+	c, err := r.jail.spawn(initName(r.plan.lesser))
 	if err != nil {
 		return ending{}, err
 	}

@@ -22,8 +22,8 @@ func (l *layout) emit(p *plan, donate bool) {
 		p.add("tmp-private", inside.Dir, []uint64{0o755}, d[1:])
 	}
 	flags := []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}
-	p.add("tmp-private", inside.Tmpfs, flags, tmpDir[1:], fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", tmpBytes))
-	p.add("tmp-private", inside.Tmpfs, flags, homeDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=16384", homeBytes))
+	p.add("tmp-private", inside.Fresh, flags, tmpDir[1:], fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", tmpBytes))
+	p.add("tmp-private", inside.Fresh, flags, homeDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=16384", homeBytes))
 	l.names(p)
 	if l.proc {
 		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")

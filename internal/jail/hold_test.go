@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/jail/inside"
 	"bailey/internal/ktest"
 )
 
@@ -212,7 +213,7 @@ func TestDismissedLeavesNothing(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
 		open := 0
 		for i := range 20 {
-			c, err := j.spawn(false)
+			c, err := j.spawn(inside.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,6 +30,8 @@ type Config struct {
 	// Mask lists absolute paths no cage may show: a place at or beneath one is refused, one beneath a
 	// place is covered by something empty.
 	Mask []string
+	// OnDemand has warm helpers make nothing of a call before it comes.
+	OnDemand bool
 }
 
 // DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191,

@@ -25,6 +25,9 @@ type Jail struct {
 	holder   holder                     // of the cages' bounds
 	weaken   func(*syscall.SysProcAttr) // takes away what the clone sets up, in the tests that show what it is for; nil
 
+	warm  warmth
+	memos memos
+
 	arming sync.Mutex // held while one is started ahead
 	armed  *child     // guarded by arming
 	mounts *os.File   // tells whether mounts changed since; guarded by arming
@@ -46,6 +49,7 @@ type Jail struct {
 // whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
+	j.warm.onDemand = cfg.OnDemand
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
 	tmp, err := resolve(os.TempDir())
 	if err != nil {
@@ -127,6 +131,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 
 // Close gives back what the Jail keeps between calls. Runs must have ended.
 func (j *Jail) Close() error {
+	j.warm.close()
 	j.arming.Lock()
 	j.closed = true
 	if j.armed != nil {

@@ -61,13 +61,17 @@ func pipe(ours int) (r, w *os.File, err error) {
 // abandon closes our ends of a run that did not begin.
 func (p *pipes) abandon() { closeAll(p.outer[:]) }
 
-// pump begins to move bytes.
+// pump begins to read what the tool writes.
 func (p *pipes) pump(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
 		if i > 0 && p.outer[i] != nil {
 			p.wait.Go(func() { drain(w, p.outer[i]) })
 		}
 	}
+}
+
+// feed begins to pass stdin on.
+func (p *pipes) feed(s bailey.Streams) {
 	if in := p.outer[0]; in != nil {
 		go func() {
 			io.Copy(in, s.Stdin)

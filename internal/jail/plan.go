@@ -29,6 +29,7 @@ type plan struct {
 	steps  []step
 	lent   []string // names that join the environment at the start; their values never enter the plan
 
+	warm    bool                      // a warm helper can serve it
 	ceiling func(resource int) uint64 // what this process may raise a limit to
 	lesser  bool                      // for a keeper and its stage
 }
@@ -147,7 +148,7 @@ func digest(text string) string {
 
 // verbs name the operations in the canonical text.
 var verbs = map[uint8]string{
-	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs",
+	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs", inside.Fresh: "tmpfs",
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
 	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
@@ -198,7 +199,7 @@ func (s step) append(b []byte) []byte {
 		b = appendRights(b, n[0])
 	case inside.Unshare:
 		b = fmt.Appendf(b, " %s", namespaceNames[n[0]])
-	case inside.Tmpfs, inside.Proc:
+	case inside.Tmpfs, inside.Fresh, inside.Proc:
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:
 		b = appendNumbers(b, n)

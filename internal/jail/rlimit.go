@@ -20,6 +20,10 @@ const (
 	homeBytes    = 64 << 20
 )
 
+// bounded are the resources that a plan bounds.
+var bounded = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
+	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE}
+
 // ownTasks is added to a call's tasks: RLIMIT_NPROC counts threads per user and user namespace, and
 // PID 1's own live there too. Ten were seen under the race detector, five without.
 const ownTasks = 16

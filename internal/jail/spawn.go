@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -32,9 +33,9 @@ type child struct {
 	keeper  bool // it is the keeper of a lesser cage
 }
 
-// spawn starts PID 1 and puts it under what bounds it, long before its letter.
-func (j *Jail) spawn(lesser bool) (*child, error) {
-	c, err := j.clone(lesser)
+// spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
+func (j *Jail) spawn(name string) (*child, error) {
+	c, err := j.clone(name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +46,14 @@ func (j *Jail) spawn(lesser bool) (*child, error) {
 	return c, nil
 }
 
-// clone starts PID 1 in new namespaces. It holds nothing but its end of the stream, and waits there.
-func (j *Jail) clone(lesser bool) (*child, error) {
-	name, layer, how := inside.Name, "userns", j.attributes()
-	if lesser {
-		name, layer, how = inside.Keeper, "init-guarded", &syscall.SysProcAttr{Setsid: true}
+// clone starts PID 1 in new namespaces, or a keeper. It holds nothing but its end of the stream, and waits there.
+func (j *Jail) clone(name string) (*child, error) {
+	layer, how := "userns", j.attributes()
+	switch name {
+	case inside.Keeper:
+		layer, how = "init-guarded", &syscall.SysProcAttr{Setsid: true}
+	case inside.Warm: // it returns to its own mount namespace between calls (setns(2))
+		how.AmbientCaps = append(how.AmbientCaps, unix.CAP_SYS_CHROOT)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -62,6 +66,9 @@ func (j *Jail) clone(lesser bool) (*child, error) {
 	if j.weaken != nil {
 		j.weaken(how)
 	}
+	if name == inside.Warm {
+		defer slacken()()
+	}
 	p, err := os.StartProcess(self, []string{name}, &os.ProcAttr{
 		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: how})
 	if err != nil {
@@ -72,8 +79,24 @@ func (j *Jail) clone(lesser bool) (*child, error) {
 		}
 		return nil, refuse(layer, os.NewSyscallError("clone", err))
 	}
-	return &child{process: p, stream: ours, keeper: lesser}, nil
+	return &child{process: p, stream: ours, keeper: name == inside.Keeper}, nil
 }
+
+// slacken has the kernel bundle the timers of what this thread starts, until the returned function is called: of a
+// helper only the Go runtime has any, which wakes up many times for each call and finds nothing to do.
+func slacken() (restore func()) {
+	runtime.LockOSThread()
+	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(helperSlack.Nanoseconds()), 0, 0, 0)
+	return func() {
+		if err == nil {
+			unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0)
+		}
+		runtime.UnlockOSThread()
+	}
+}
+
+const helperSlack = 50 * time.Millisecond
 
 // attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
 // by way of the ambient set since its uid is not 0: to mount, and to empty the bounding set.
@@ -108,30 +131,37 @@ type ending struct {
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
 func (c *child) follow(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) ending {
-	var e ending
-	end := time.NewTimer(timeout)
-	defer end.Stop()
 	reports := make(chan ending, 1)
 	c.send(message, files)
 	go func() { reports <- c.reports() }()
+	e := c.attend(ctx, reports, c.stream, timeout)
+	state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
+	c.stream.Close()
+	e.over = c.hold.end()
+	if e.last = state.String(); err != nil {
+		e.last = err.Error()
+	}
+	e.orderly = err == nil && state.Success()
+	return e
+}
+
+// attend waits for the report of the end, and brings it about when time is up or ctx is done: by SIGTERM first,
+// for which a byte goes to urge.
+func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File, timeout time.Duration) ending {
+	var e ending
+	end := time.NewTimer(timeout)
+	defer end.Stop()
 	done := ctx.Done()
 	kill, insist := (<-chan time.Time)(nil), (<-chan time.Time)(nil)
 	stop := func() { insist = c.end() }
 	for {
 		select {
 		case got := <-reports:
-			state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
-			c.stream.Close()
-			got.over = c.hold.end()
-			if got.last = state.String(); err != nil {
-				got.last = err.Error()
-			}
-			got.orderly = err == nil && state.Success()
 			got.timedOut, got.cancelled = e.timedOut, e.cancelled
 			return got
 		case <-end.C:
 			e.timedOut = true
-			c.stream.Write([]byte{inside.Term})
+			urge.Write([]byte{inside.Term})
 			kill = time.After(grace)
 		case <-kill:
 			stop()
@@ -141,7 +171,7 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 				stop()
 				continue
 			}
-			c.stream.Write([]byte{inside.Term})
+			urge.Write([]byte{inside.Term})
 			kill = time.After(grace)
 		case <-insist:
 			c.process.Kill()
@@ -185,18 +215,21 @@ func (c *child) send(message []byte, files []*os.File) {
 	c.stream.SetWriteDeadline(time.Time{})
 }
 
-func (c *child) pass(head []byte, files []*os.File) error {
+func (c *child) pass(head []byte, files []*os.File) error { return pass(c.stream, head, files) }
+
+// pass writes to a socket, once, with descriptors.
+func pass(socket *os.File, b []byte, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	raw, err := c.stream.SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), head, unix.UnixRights(fds...), nil, 0)
+		sent = unix.Sendmsg(int(fd), b, unix.UnixRights(fds...), nil, 0)
 		return sent != unix.EAGAIN
 	})
 	return errors.Join(err, sent)

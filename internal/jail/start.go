@@ -104,22 +104,37 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
 		}
 	}()
+	p, err := openPipes(s)
+	if err != nil {
+		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
+	}
+	p.feed(s)
+	e, begun := r.serve(ctx, steps, s, p)
+	if !begun {
+		p.pump(s)
+		e, err = r.cold(ctx, steps, p)
+	}
+	closeAll(p.inner[:])
+	p.finish()
+	if err != nil {
+		return never, err
+	}
+	return r.judge(ctx, e)
+}
+
+// cold runs the call in a cage that nothing was built of before.
+func (r *run) cold(ctx context.Context, steps []inside.Step, p *pipes) (ending, error) {
+	defer r.warmUp()
 	donated, err := r.donate(steps) // a first time, so that the letter says which is which
 	if err != nil {
 		closeAll(donated)
-		return never, err
+		return ending{}, err
 	}
 	message, err := letter(steps)
 	if err != nil {
 		closeAll(donated)
-		return never, err
+		return ending{}, err
 	}
-	p, err := openPipes(s)
-	if err != nil {
-		closeAll(donated)
-		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
-	}
-	p.pump(s)
 	var opened []*os.File
 	e, err := r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
 		if donated == nil { // a mount that was attached once cannot be attached again
@@ -131,12 +146,7 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 		return files, err
 	}, r.timeout)
 	closeAll(append(opened, donated...)) // no PID 1 may have come to take them
-	closeAll(p.inner[:])
-	p.finish()
-	if err != nil {
-		return never, err
-	}
-	return r.judge(ctx, e)
+	return e, err
 }
 
 // settle makes a lesser cage's private directory, until leave, and fills in what is known only now: where that

@@ -105,9 +105,9 @@ func (w *weak) parts() map[string]func() {
 		"init-guarded: signals": op("init-guarded", inside.Signals),
 		"root-readonly: pivot":  op("root-readonly", inside.Pivot),
 		"root-readonly: seal":   op("root-readonly", inside.Seal),
-		"tmp-private: noexec":   func() { w.change("tmp-private", inside.Tmpfs, func(s *step) { s.N[0] &^= unix.MS_NOEXEC }) },
+		"tmp-private: noexec":   func() { w.change("tmp-private", inside.Fresh, func(s *step) { s.N[0] &^= unix.MS_NOEXEC }) },
 		"tmp-private: size": func() {
-			w.change("tmp-private", inside.Tmpfs, func(s *step) { s.S[1] = "mode=1777,size=1g,nr_inodes=100000" })
+			w.change("tmp-private", inside.Fresh, func(s *step) { s.S[1] = "mode=1777,size=1g,nr_inodes=100000" })
 		},
 		"proc-private: covers":    op("proc-private", inside.Bind),
 		"proc-private: read-only": func() { w.change("proc-private", inside.Proc, func(s *step) { s.N[0] &^= unix.MS_RDONLY }) },

@@ -1,3 +1,6 @@
 package inside
 
-const sysSeccomp = 317
+const (
+	sysSeccomp = 317
+	sysSetns   = 308
+)

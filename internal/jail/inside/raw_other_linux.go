@@ -2,4 +2,8 @@
 
 package inside
 
-const sysSeccomp = 277 // asm-generic/unistd.h: arm64 and all that came later
+// asm-generic/unistd.h: arm64 and all that came later.
+const (
+	sysSeccomp = 277
+	sysSetns   = 268
+)

@@ -7,6 +7,8 @@ func init() {
 	switch name := argv0(); {
 	case name == Name && syscall.Getpid() == 1:
 		run()
+	case name == Warm && syscall.Getpid() == 1:
+		serve()
 	case name == Keeper:
 		keep()
 	case name == Stage:

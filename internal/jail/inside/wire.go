@@ -22,6 +22,7 @@ const (
 	Name   = "bailey-jail"
 	Keeper = "bailey-keeper"
 	Stage  = "bailey-stage"
+	Warm   = "bailey-warm" // builds its plan's cage again for each call: see warm_linux.go
 )
 
 // Socket is the descriptor of the gateway's stream.
@@ -86,6 +87,7 @@ const (
 	Become            // N: number of arguments, bytes of memory, 1 where a terminal is to be the tool's; S: file, arguments, environment. This process becomes the tool
 	Done              // ends the cage without having started anything
 	Unshare           // N: namespaces that this thread leaves for new ones of its own
+	Fresh             // as Tmpfs, of a directory that a warm helper makes anew for each call
 )
 
 // Step is one operation with its arguments.
@@ -105,6 +107,11 @@ const (
 	Exited  = 'X' // the tool's wait status; PID 1 ends
 
 	Listening = 'L' // a stage's to its keeper: with it comes a descriptor of seccomp(2)
+
+	Ready  = 'R' // a helper's: it has built what stands; the address of its mailbox
+	Parked = 'P' // a helper's: a tool is about to be executed, and waits for what with
+	Unused = 'U' // a helper's: that tool ended without having been executed
+	Gone   = 'G' // a helper's: nothing of the call is left
 )
 
 // Encode appends the wire form of steps to b, without the length in front.

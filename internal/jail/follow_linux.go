@@ -1,0 +1,184 @@
+package jail
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// follow sees the tool of a helper's cage to its end, and returns when nothing of it lives. The ending has started
+// when the tool may have been executed. The caller's own thread waits for the helper and reads what the tool
+// writes: to hand these over to other goroutines would take as long as all else that a warm call does.
+func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout time.Duration) (e ending) {
+	guard := watchOver(ctx, h, timeout)
+	o := outlets{to: [2]io.Writer{s.Stdout, s.Stderr}}
+	fds := []unix.PollFd{{Fd: rawOf(h.stream)}, {Fd: rawOf(p.outer[1])}, {Fd: rawOf(p.outer[2])}}
+	for i := range fds {
+		fds[i].Events = unix.POLLIN
+	}
+	for over := false; !over; {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			h.spoilt, e.started, over = err, true, true
+		}
+		for i, f := range fds[1:] {
+			if f.Revents != 0 && !o.drain(int(f.Fd), i) {
+				fds[1+i].Fd = -1 // poll(2): ignored
+			}
+		}
+		if !over && fds[0].Revents != 0 {
+			over = h.hear(&e)
+		}
+	}
+	e.timedOut, e.cancelled = guard.dismiss()
+	if h.spoilt == nil && !h.lists.empty() {
+		h.spoilt = h.clear()
+	}
+	if h.spoilt != nil && e.started {
+		h.process.Kill()
+		h.process.Wait() // returns when all that it started is gone
+	}
+	for i, f := range fds[1:] { // nobody writes any more, so what is there is all
+		if f.Fd >= 0 {
+			o.drain(int(f.Fd), i)
+		}
+	}
+	e.over = h.hold.(*cgroup).over()
+	h.mail.Close()
+	h.mail = nil
+	return e
+}
+
+// hear takes one report of the helper's. It is true when the tool has ended. A helper that says nothing more may have
+// been killed after the tool began.
+func (h *helper) hear(e *ending) (over bool) {
+	if !h.parked {
+		h.spoilt = h.park()
+		return h.spoilt != nil
+	}
+	kind, x, y, err := h.report()
+	switch {
+	case err == nil && kind == inside.Exited:
+		e.started, e.exited, e.status = true, true, syscall.WaitStatus(x)
+	case err == nil && kind == inside.Unused:
+	case err == nil && kind == inside.Failed:
+		h.spoilt = fmt.Errorf("step %d: %w", x, unix.Errno(y))
+	default:
+		h.spoilt, e.started = errors.New("the helper ended during a call"), true
+	}
+	return true
+}
+
+// outlets take what a tool writes.
+type outlets struct {
+	to [2]io.Writer
+	b  []byte
+}
+
+// drain reads what there is, whatever becomes of the writer: a tool must not block because nobody listens. It is
+// false at the end of the pipe.
+func (o *outlets) drain(fd, which int) (open bool) {
+	if o.b == nil {
+		o.b = make([]byte, 32<<10)
+	}
+	for {
+		n, err := unix.Read(fd, o.b)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return true
+		case err != nil || n <= 0:
+			return false
+		}
+		if w := o.to[which]; w != nil {
+			if _, err := w.Write(o.b[:n]); err != nil {
+				o.to[which] = nil
+			}
+		}
+		if n < len(o.b) {
+			return true // most likely there is no more; if there is, poll says so
+		}
+	}
+}
+
+// rawOf is a file's descriptor, which stays as it is: Fd would have it block.
+func rawOf(f *os.File) (fd int32) {
+	if raw, err := f.SyscallConn(); err == nil {
+		raw.Control(func(n uintptr) { fd = int32(n) })
+	}
+	return fd
+}
+
+// A guard ends a call when its time is up or its context is done. It acts on the helper only until dismissed: the
+// next call is not its own.
+type guard struct {
+	mu                  sync.Mutex
+	helper              *helper // nil once dismissed
+	timedOut, cancelled bool
+	timer               *time.Timer
+	quit                func() bool
+}
+
+func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
+	g := &guard{helper: h}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.timer = time.AfterFunc(timeout, func() {
+		g.act(func() { g.timedOut = true; g.urge() })
+	})
+	g.quit = context.AfterFunc(ctx, func() {
+		g.act(func() {
+			g.cancelled = true
+			if errors.As(context.Cause(ctx), new(bailey.Gentle)) {
+				g.urge()
+			} else {
+				g.helper.process.Kill()
+			}
+		})
+	})
+	return g
+}
+
+func (g *guard) act(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.helper != nil {
+		f()
+	}
+}
+
+// urge has the tool asked to end, and ended when it does not.
+func (g *guard) urge() {
+	g.helper.leash.Write([]byte{inside.Term})
+	g.timer.Stop()
+	g.timer = time.AfterFunc(grace, func() {
+		g.act(func() { g.helper.process.Kill() })
+	})
+}
+
+func (g *guard) dismiss() (timedOut, cancelled bool) {
+	g.quit()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.timer.Stop()
+	g.helper = nil
+	return g.timedOut, g.cancelled
+}
+
+// report reads what the helper says next.
+func (h *helper) report() (kind byte, x, y uint32, err error) {
+	var b [inside.ReportSize]byte
+	_, err = io.ReadFull(h.stream, b[:])
+	return b[0], binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:]), err
+}

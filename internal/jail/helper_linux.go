@@ -1,0 +1,233 @@
+package jail
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey/internal/jail/inside"
+)
+
+// A helper is a warm helper (package inside, warm.go) from outside. It belongs to who has taken it.
+type helper struct {
+	child
+	groups *groups
+	digest string
+	bounds bounds
+	base   uint64   // of its mailbox
+	mounts *os.File // tells whether mounts changed since it was started
+	calls  int
+	spoilt error // why it can serve no call
+
+	parked      bool     // a cage stands, or what is left of one
+	lists       *lists   // of what lives in it
+	leash, mail *os.File // of the cage that is armed, nil where none is
+
+	ready chan struct{} // closed when it is armed, or is spoilt; it and the rest are guarded by the warmth's mu
+	taken bool
+	used  time.Time
+}
+
+// answerTime is how long a helper may take for its answers, which come in milliseconds.
+const answerTime = 10 * time.Second
+
+// startHelper starts one, in a control group of its own, and has it build what stands.
+func (j *Jail) startHelper(digest string, b bounds, steps []inside.Step, donated []*os.File) (*helper, error) {
+	sum, err := hex.DecodeString(digest)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // first, as in arm
+	if err != nil {
+		return nil, err
+	}
+	h := &helper{digest: digest, bounds: b, mounts: os.NewFile(uintptr(fd), "mountinfo"), ready: make(chan struct{})}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		h.mounts.Close()
+		return nil, err
+	}
+	defer null.Close()
+	c, err := j.spawn(inside.Warm)
+	if err != nil {
+		h.mounts.Close()
+		return nil, err
+	}
+	h.child = *c
+	h.groups, _ = j.holder.open()
+	if err := h.build(sum, steps, append([]*os.File{null, null, null}, donated...)); err != nil {
+		h.dismiss()
+		return nil, err
+	}
+	return h, nil
+}
+
+// build hands over the plan, and has the helper prove that it is this very program, with this very plan.
+func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error {
+	if err := h.limit(h.bounds); err != nil {
+		return err
+	}
+	message := inside.Encode(append(make([]byte, 4, 8<<10), sum...), steps)
+	if len(message)-4 > inside.MaxBytes {
+		return errors.New("the plan is too large")
+	}
+	binary.LittleEndian.PutUint32(message, uint32(len(message)-4))
+	if err := sameProgram(h.process.Pid); err != nil {
+		return err
+	}
+	h.child.send(message, files)
+	h.stream.SetReadDeadline(time.Now().Add(answerTime))
+	defer h.stream.SetReadDeadline(time.Time{})
+	var back [inside.DigestSize + inside.ReportSize]byte
+	if _, err := io.ReadFull(h.stream, back[:]); err != nil { // a report of failure is shorter, and the last
+		return fmt.Errorf("the helper did not build what stands: %w", err)
+	}
+	ready := back[inside.DigestSize:]
+	if !bytes.Equal(back[:inside.DigestSize], sum) || ready[0] != inside.Ready {
+		return errors.New("the helper is not the one that was meant")
+	}
+	h.base = binary.LittleEndian.Uint64(ready[1:])
+	return nil
+}
+
+// sameProgram compares what a process runs with what this one runs.
+func sameProgram(pid int) error {
+	var theirs, ours unix.Stat_t
+	if err := errors.Join(unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &theirs), unix.Stat(self, &ours)); err != nil {
+		return err
+	}
+	if theirs.Dev != ours.Dev || theirs.Ino != ours.Ino {
+		return errors.New("the helper runs another program")
+	}
+	return nil
+}
+
+func (h *helper) armed() bool { return h.mail != nil }
+
+// waits tells whether the helper is not at work on its next cage.
+func (h *helper) waits() bool {
+	select {
+	case <-h.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// fit tells whether the helper can take a call now: the mounts that it shows are those of now.
+func (h *helper) fit() bool {
+	return h.spoilt == nil && !remounted(h.mounts)
+}
+
+// worn tells whether it has served its time.
+func (h *helper) worn() bool { return h.spoilt != nil || h.calls >= maxCalls }
+
+// renew gives the helper a control group that no call has used, and arms a cage in it if it is to be armed ahead.
+func (h *helper) renew(ahead bool) {
+	if h.armed() {
+		return // the last call was none for it
+	}
+	if h.spoilt = h.clear(); h.spoilt != nil {
+		return
+	}
+	if h.calls > 0 {
+		next, err := h.groups.make(h.process.Pid)
+		if err == nil {
+			err = next.limit(h.bounds)
+			h.hold.end()
+			h.hold = next
+		}
+		if h.spoilt = err; err != nil {
+			return
+		}
+	}
+	if ahead {
+		if h.spoilt = h.arm(); h.spoilt == nil {
+			h.spoilt = h.park()
+		}
+	}
+}
+
+// arm has a cage built and a tool parked in it.
+func (h *helper) arm() error {
+	var pair [2]int
+	leash, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	if pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err != nil {
+		unix.Close(leash[0])
+		unix.Close(leash[1])
+		return os.NewSyscallError("socketpair", err)
+	}
+	h.leash, h.mail = os.NewFile(uintptr(leash[0]), "leash"), os.NewFile(uintptr(pair[0]), "mailbox")
+	theirs := []*os.File{os.NewFile(uintptr(leash[1]), "leash"), os.NewFile(uintptr(pair[1]), "mailbox")}
+	err = h.pass([]byte{inside.Arm}, theirs)
+	closeAll(theirs)
+	return err
+}
+
+// park waits until the armed cage has its tool, and learns how to see what lives in it.
+func (h *helper) park() error {
+	if h.parked {
+		return nil
+	}
+	kind, x, y, err := h.report()
+	if err != nil {
+		return err
+	}
+	if kind != inside.Parked {
+		return fmt.Errorf("the helper could not build a cage: step %d, %w", x, unix.Errno(y))
+	}
+	h.parked, h.lists = true, listsOf(h.process.Pid)
+	return nil
+}
+
+// send has the parked tool executed with what is in mail, or the one that will be. It is false when nothing of it
+// can reach the tool.
+func (h *helper) send(mail []byte, streams []*os.File) bool {
+	if !h.armed() {
+		h.spoilt = h.arm()
+	}
+	if h.spoilt == nil {
+		h.calls++
+		h.spoilt = pass(h.mail, mail, streams)
+	}
+	return h.spoilt == nil
+}
+
+// clear waits until the helper has taken the last cage apart.
+func (h *helper) clear() error {
+	if !h.parked {
+		return nil
+	}
+	h.leash.Close() // so PID 1 ends, and with it all that is left
+	h.leash = nil
+	kind, _, _, err := h.report()
+	if err == nil && kind != inside.Gone {
+		err = errors.New("the helper did not take its cage apart")
+	}
+	h.parked = false
+	h.lists.close()
+	h.lists = nil
+	return err
+}
+
+// dismiss ends the helper and all that it started.
+func (h *helper) dismiss() {
+	for _, f := range []*os.File{h.leash, h.mail, h.mounts} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	h.lists.close()
+	h.process.Kill()
+	h.child.dismiss()
+}

@@ -1,0 +1,97 @@
+package inside
+
+// A warm helper builds once what no tool can touch, and everything else of a cage anew for each call. It serves
+// the calls of one plan, one at a time, and is PID 1 of a namespace of its own, so that all it started ends
+// with it.
+//
+// From the gateway it gets, on [Socket]: a letter, which is the [DigestSize] bytes of its plan's digest and the
+// plan's steps; then for each call one byte, [Arm], with two descriptors, the leash and the mailbox. It
+// answers the letter with the digest and [Ready], each Arm with [Parked], then the end of the tool with [Exited],
+// [Failed] or [Unused], and the end of whatever the tool has left with [Gone]. After an answer of Failed it ends.
+//
+// Between Parked and its end a call goes past the helper. The tool's process waits at its mailbox, a
+// SOCK_SEQPACKET socket, for one message: the words of [Mail] with the tool's three streams, and executes its
+// program. PID 1 of the call's namespace waits at the leash: a byte has it send SIGTERM to all others there, the
+// end of the leash is the end of the call. So the gateway's end is the call's end too.
+
+// Arm, sent by the gateway, has a helper build a cage and park a tool in it.
+const Arm = 'A'
+
+// DigestSize is the size of a plan's digest, which helper and gateway show each other before the first call.
+const DigestSize = 32
+
+// A mailbox has this layout, from the address that Ready names: two arrays of addresses, each ended by a zero,
+// and the words that they lead to, each ended by a NUL.
+const (
+	MailSize = 64 << 10
+	maxWords = 512 // in each array, with the zero
+	argvAt   = 0
+	envAt    = argvAt + 8*maxWords
+	wordsAt  = envAt + 8*maxWords
+)
+
+// Mail is the message for a mailbox at base: with what arguments and environment the program is executed.
+// It is false where they do not fit, or hold a NUL.
+func Mail(base uint64, argv, env []string) ([]byte, bool) {
+	if len(argv) == 0 || len(argv) >= maxWords || len(env) >= maxWords {
+		return nil, false
+	}
+	b := make([]byte, wordsAt, wordsAt+4<<10)
+	for _, list := range [...]struct {
+		at    int
+		words []string
+	}{{argvAt, argv}, {envAt, env}} {
+		for i, w := range list.words {
+			if len(w) >= MailSize-len(b) {
+				return nil, false
+			}
+			for _, c := range []byte(w) {
+				if c == 0 {
+					return nil, false
+				}
+			}
+			put64(b[list.at+8*i:], base+uint64(len(b)))
+			b = append(append(b, w...), 0)
+		}
+	}
+	return b, true
+}
+
+func put64(b []byte, n uint64) {
+	for i := range 8 {
+		b[i] = byte(n >> (8 * i))
+	}
+}
+
+// When a step is taken by a helper.
+const (
+	never    = iota // by none: it is for cages of another kind
+	standing        // once, before the first call
+	fresh           // for each call, by the helper, in the call's own namespaces
+	last            // for each call, by the tool's process
+	needless        // by none: what it is for stands otherwise
+)
+
+// when tells for each operation. What is not here has never.
+var when = [64]uint8{
+	Undump: standing, Private: standing, Tmpfs: standing, Enter: standing, Dir: standing, File: standing, Link: standing,
+	Bind: standing, Donated: standing, Copy: standing, Seal: standing, Pivot: standing, Host: standing, Rlimit: standing,
+	Bounding: standing, Securebits: standing, NoNewPrivs: standing, Umask: standing,
+
+	Fresh: fresh, Chdir: fresh, Ruleset: fresh, Rule: fresh,
+
+	Unshare: last, Keyring: last, Caps: last, Restrict: last, Filter: last, Exec: last,
+
+	Signals:     needless, // the helper sets what it ignores to default, and its children begin with no handler
+	Descriptors: needless, // each child closes by range what it was born with
+}
+
+// Warmable tells whether a helper can serve a plan.
+func Warmable(steps []Step) bool {
+	for i, s := range steps {
+		if when[s.Op&63] == never || (s.Op == Exec) != (i == len(steps)-1) || s.Op == Exec && len(s.N) > 2 && s.N[2] != 0 {
+			return false
+		}
+	}
+	return len(steps) > 0
+}

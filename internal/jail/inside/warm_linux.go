@@ -1,0 +1,182 @@
+package inside
+
+import (
+	"runtime"
+	"syscall"
+)
+
+// The namespaces of one call. Those of users and of the network are the helper's: a tool can change neither, for it
+// has no capability there and can make no socket, and all its processes are gone before the next call. That of
+// control groups is the tool's own doing, since its root is the group that the caller is in.
+const perCall = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+
+// A helper is what a warm helper knows.
+type helper struct {
+	steps   []Step
+	ns      [3]int // its own namespaces of mounts, processes and names, to which it returns between calls
+	arena   *arena
+	mailbox []byte
+}
+
+// serve is the life of a warm helper. It never returns. Its thread alone enters a call's namespaces: others of the
+// Go runtime are started by a thread that stays, since one whose children are born in another PID namespace cannot
+// start any (clone(2), EINVAL).
+func serve() {
+	runtime.LockOSThread()
+	h := &helper{}
+	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || handle(toDefault) != 0 || !h.stand() {
+		syscall.Exit(1)
+	}
+	mark := h.arena.used
+	for {
+		leash, mail, ok := armed()
+		if !ok {
+			syscall.Exit(0) // the gateway needs it no more, or is gone
+		}
+		if !h.call(leash, mail) {
+			syscall.Exit(1)
+		}
+		h.arena.reset(mark)
+		clear(h.mailbox)
+	}
+}
+
+// stand takes the letter, does what stands, and answers.
+func (h *helper) stand() bool {
+	l, ok := take()
+	if !ok || len(l.steps) < DigestSize || !settle(l.fds) {
+		return false
+	}
+	digest := l.steps[:DigestSize]
+	if h.steps, ok = Decode(l.steps[DigestSize:]); !ok || !Warmable(h.steps) {
+		return false
+	}
+	for i, name := range [...]string{"mnt", "pid", "uts"} { // before the pivot, while there is a /proc
+		fd, err := syscall.Open("/proc/thread-self/ns/"+name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		h.ns[i] = fd
+	}
+	if syscall.Unshare(syscall.CLONE_FS) != nil { // a thread that shares its root cannot change the mount namespace (setns(2))
+		return false
+	}
+	var e syscall.Errno
+	if h.arena, e = newArena(512 << 10); e != 0 {
+		return false
+	}
+	h.mailbox = h.arena.take(MailSize)
+	if !h.take(standing) {
+		return false
+	}
+	for _, fd := range donated {
+		syscall.Close(fd) // what was copied; what was attached is closed
+	}
+	base := uint64(address(h.mailbox))
+	if !put(Socket, digest) {
+		return false
+	}
+	report(Ready, uint32(base), uint32(base>>32))
+	return true
+}
+
+// take does the steps of one time, and reports the first that fails.
+func (h *helper) take(time uint8) bool {
+	for i, s := range h.steps {
+		if when[s.Op&63] != time {
+			continue
+		}
+		if _, errno := apply(s); errno != 0 {
+			report(Failed, uint32(i), uint32(errno))
+			return false
+		}
+	}
+	return true
+}
+
+// armed waits for the next call's leash and mailbox.
+func armed() (leash, mail int, ok bool) {
+	var b [1]byte
+	n, fds := recv(Socket, b[:])
+	if n != 1 || b[0] != Arm || len(fds) != 2 {
+		return 0, 0, false
+	}
+	return fds[0], fds[1], true
+}
+
+// call builds one cage, waits for its end and takes it apart. It is false when the helper is not to serve another.
+func (h *helper) call(leash, mail int) bool {
+	if !h.enter() || !h.take(fresh) {
+		return false
+	}
+	init, tool := h.initTable(leash), h.toolTable(mail)
+	if init == nil || tool == nil {
+		report(Failed, uint32(len(h.steps)-1), uint32(syscall.ENOMEM))
+		return false
+	}
+	pid := 0
+	_, errno := spawn(h.arena, init.rows, init.progress)
+	if errno == 0 {
+		pid, errno = spawn(h.arena, tool.rows, tool.progress)
+	}
+	if errno != 0 {
+		report(Failed, uint32(len(h.steps)-1), uint32(errno))
+		return false
+	}
+	report(Parked, 0, 0)
+	syscall.Close(leash)
+	syscall.Close(mail)
+	if rules != 0 {
+		syscall.Close(int(rules))
+		rules = 0
+	}
+	var status syscall.WaitStatus
+	if wait(pid, &status) != 0 {
+		return false
+	}
+	switch at, errno, failed := tool.progress.ended(tool.rows, status); {
+	case failed:
+		report(Failed, uint32(tool.steps[at]), uint32(errno))
+		return false
+	case at < len(tool.rows)-1:
+		report(Unused, 0, 0)
+	default:
+		report(Exited, uint32(status), 0)
+	}
+	// PID 1 ends when the gateway lets go of the leash, and all that is left in its namespace before it
+	// (pid_namespaces(7)). Of these some may be this process's own children (clone(2), CLONE_PARENT), which nobody
+	// else would reap.
+	for wait(-1, &status) == 0 {
+	}
+	report(Gone, 0, 0)
+	return h.leave()
+}
+
+// enter begins the namespaces of a call, as copies of the helper's own.
+func (h *helper) enter() bool {
+	err := syscall.Unshare(perCall)
+	if err != nil {
+		report(Failed, 0, uint32(number(err)))
+	}
+	return err == nil
+}
+
+// leave returns from them: what was mounted there goes with them.
+func (h *helper) leave() bool {
+	for _, fd := range h.ns {
+		if call(sysSetns, uintptr(fd), 0, 0) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wait reaps a child that has ended, -1 being any.
+func wait(pid int, status *syscall.WaitStatus) syscall.Errno {
+	for {
+		_, err := syscall.Wait4(pid, status, syscall.WALL, nil)
+		if err != syscall.EINTR {
+			return number(err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package jail
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// A plan depends on its layout and on what a sketch holds, and on nothing else. So where both are as they were
+// the last time, so is the plan. The layout itself is made anew for each call, with every check that this takes.
+type sketch struct {
+	command, dir string
+	env          string // names
+	lent         string
+	limits       bailey.Limits
+	ceilings     [len(bounded)]uint64
+	bounds       bounds
+	tty          bool
+}
+
+// A memo is what was made of a sketch and a layout. It is immutable.
+type memo struct {
+	layout *layout
+	plan   *plan
+	cage   bailey.Cage // without programs
+}
+
+// memos remembers some.
+type memos struct {
+	mu   sync.Mutex
+	seen map[sketch]*memo // guarded by mu
+}
+
+const maxMemos = 128
+
+func (m *memos) recall(s sketch, l *layout) *memo {
+	m.mu.Lock()
+	found := m.seen[s]
+	m.mu.Unlock()
+	if found == nil || !found.layout.equal(l) {
+		return nil
+	}
+	return found
+}
+
+func (m *memos) keep(s sketch, made *memo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil || len(m.seen) >= maxMemos {
+		m.seen = map[sketch]*memo{}
+	}
+	m.seen[s] = made
+}
+
+// equal tells whether two layouts come to the same steps, whatever descriptors their places have.
+func (l *layout) equal(o *layout) bool {
+	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && maps.Equal(l.links, o.links) &&
+		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.equal)
+}
+
+func (b bind) equal(o bind) bool {
+	if (b.place == nil) != (o.place == nil) || (b.copy == nil) != (o.copy == nil) || b.copy != nil && *b.copy != *o.copy {
+		return false
+	}
+	b.place, b.copy, o.place, o.copy = nil, nil, nil, nil
+	return b == o
+}
+
+// planned is the plan of a memo for one call's words.
+func (m *memo) planned(exec step) *plan {
+	p := *m.plan
+	n := len(p.steps) - 1
+	p.steps = append(p.steps[:n:n], exec)
+	return &p
+}
+
+// forget returns the plan without the words of the call that it was made for.
+func (p *plan) forget() *plan {
+	q := *p
+	q.steps = slices.Clone(p.steps)
+	n := len(q.steps) - 1
+	q.steps[n] = step{inside.Step{Op: q.steps[n].Op}, q.steps[n].layer}
+	return &q
+}

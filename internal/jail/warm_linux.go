@@ -1,0 +1,250 @@
+package jail
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// Warm helpers, and how long each is used.
+const (
+	maxHelpers  = 4
+	maxCalls    = 256              // of one helper
+	idleTime    = 60 * time.Second // without a call
+	rememberFor = 64               // plans
+)
+
+// warmth holds the helpers that wait for calls of their plans. A plan that is seen a second time gets one, and
+// another when all of its are busy. Its zero value is ready.
+type warmth struct {
+	mu       sync.Mutex
+	closed   bool           // guarded by mu, as all below
+	onDemand bool           // arms no cage ahead
+	seen     []string       // digests of plans, the latest last
+	helpers  []*helper      // all there are, the least recently used first
+	starting int            // helpers that are on their way
+	busy     sync.WaitGroup // helpers being started or armed
+	idle     *time.Timer    // dismisses those that nobody uses
+}
+
+// warmable tells whether a helper can serve the plan: nothing of the host's lies beneath what is made anew for
+// each call, and a control group holds it.
+func (p *plan) warmable() bool {
+	if p.lesser || p.bounds.layer != layerCgroup || !inside.Walks {
+		return false
+	}
+	for _, s := range p.steps {
+		at := 0
+		if s.Op == inside.Bind || s.Op == inside.Donated {
+			at = 1
+		}
+		if at >= len(s.S) || s.Op == inside.Fresh || s.Op == inside.Rule || s.Op == inside.Chdir {
+			continue
+		}
+		for _, own := range [...]string{tmpDir, homeDir} {
+			if strings.HasPrefix(s.S[at], own[1:]+"/") {
+				return false
+			}
+		}
+	}
+	return inside.Warmable(p.wire())
+}
+
+// take returns a helper that waits for a call of this plan, nil when there is none. It is the caller's until renew.
+func (w *warmth) take(digest string) *helper {
+	for {
+		h := w.pick(digest)
+		if h == nil {
+			return nil
+		}
+		<-h.ready // it may be arming
+		if h.fit() {
+			return h
+		}
+		w.drop(h)
+	}
+}
+
+// pick takes one that is armed before one that will be.
+func (w *warmth) pick(digest string) *helper {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found *helper
+	for _, h := range w.helpers {
+		if h.digest == digest && !h.taken && (found == nil || h.waits() && !found.waits()) {
+			found = h
+		}
+	}
+	if found != nil {
+		found.taken = true
+	}
+	return found
+}
+
+// want tells, after a call that found no helper, whether to start one, which must follow then.
+func (w *warmth) want(digest string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	again := slices.Contains(w.seen, digest)
+	w.seen = append(slices.DeleteFunc(w.seen, func(d string) bool { return d == digest }), digest)
+	w.seen = w.seen[max(0, len(w.seen)-rememberFor):]
+	if !again || w.starting > 0 {
+		return false
+	}
+	if len(w.helpers) >= maxHelpers {
+		k := slices.IndexFunc(w.helpers, func(h *helper) bool { return !h.taken && h.waits() && h.digest != digest })
+		if k < 0 {
+			return false
+		}
+		h := w.helpers[k]
+		w.helpers = slices.Delete(w.helpers, k, k+1)
+		w.busy.Go(h.dismiss)
+	}
+	w.starting++
+	w.busy.Add(1)
+	return true
+}
+
+// started takes the helper that follows want, nil where it could not be: why is for a call's own cage to say.
+func (w *warmth) started(h *helper) {
+	defer w.busy.Done()
+	w.mu.Lock()
+	w.starting--
+	keep := h != nil && !w.closed
+	if keep {
+		h.taken = true
+		w.helpers = append(w.helpers, h)
+	}
+	w.mu.Unlock()
+	switch {
+	case keep:
+		w.arm(h)
+	case h != nil:
+		h.dismiss()
+	}
+}
+
+// renew takes a helper back after its call, for another or for none. It counts among the busy.
+func (w *warmth) renew(h *helper) {
+	if h.worn() {
+		w.drop(h)
+		return
+	}
+	w.mu.Lock()
+	if k := slices.Index(w.helpers, h); k >= 0 { // the most recently used is the last
+		w.helpers = append(slices.Delete(w.helpers, k, k+1), h)
+	}
+	w.mu.Unlock()
+	w.arm(h)
+}
+
+// arm offers the helper for its next call, which may wait until the cage is armed.
+func (w *warmth) arm(h *helper) {
+	w.mu.Lock()
+	h.ready, h.taken, h.used = make(chan struct{}), false, time.Now()
+	if w.idle == nil && !w.closed {
+		w.idle = time.AfterFunc(idleTime, w.tire)
+	}
+	ahead := !w.onDemand
+	w.mu.Unlock()
+	h.renew(ahead)
+	close(h.ready)
+}
+
+// drop ends a helper that its caller has taken.
+func (w *warmth) drop(h *helper) {
+	w.mu.Lock()
+	w.helpers = slices.DeleteFunc(w.helpers, func(o *helper) bool { return o == h })
+	w.mu.Unlock()
+	w.busy.Go(h.dismiss)
+}
+
+// tire dismisses the helpers that nobody used for a while.
+func (w *warmth) tire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = nil
+	w.helpers = slices.DeleteFunc(w.helpers, func(h *helper) bool {
+		tired := !h.taken && time.Since(h.used) >= idleTime
+		if tired {
+			w.busy.Go(func() { <-h.ready; h.dismiss() })
+		}
+		return tired
+	})
+	if len(w.helpers) > 0 && !w.closed {
+		w.idle = time.AfterFunc(idleTime, w.tire)
+	}
+}
+
+// close ends all helpers. Calls must have ended.
+func (w *warmth) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.busy.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.helpers {
+		h.dismiss()
+	}
+	w.helpers = nil
+	if w.idle != nil {
+		w.idle.Stop()
+	}
+}
+
+// serve runs the call in a helper's cage. Where there is none, or nothing was executed in it, it says so, and the
+// call is for a cage of its own: what has begun is never begun again.
+func (r *run) serve(ctx context.Context, steps []inside.Step, s bailey.Streams, p *pipes) (e ending, begun bool) {
+	w := &r.jail.warm
+	if r.cage.PlanDigest == "" || !r.plan.warm {
+		return ending{}, false
+	}
+	h := w.take(r.cage.PlanDigest)
+	if h == nil {
+		return ending{}, false
+	}
+	defer w.busy.Go(func() { w.renew(h) })
+	exec := steps[len(steps)-1]
+	words := exec.S[1:]
+	mail, ok := inside.Mail(h.base, words[:exec.N[0]], words[exec.N[0]:])
+	if !ok || !h.send(mail, p.inner[:]) {
+		return ending{}, false
+	}
+	e = h.follow(ctx, p, s, r.timeout)
+	return e, e.started
+}
+
+// warmUp starts a helper for the calls to come, if this one's plan deserves it.
+func (r *run) warmUp() {
+	w := &r.jail.warm
+	if r.cage.PlanDigest == "" || !r.plan.warm || !w.want(r.cage.PlanDigest) {
+		return
+	}
+	steps := r.plan.wire()
+	last := &steps[len(steps)-1]
+	last.S = last.S[: 1+last.N[0] : 1+last.N[0]] // neither the environment
+	for i := range last.S[1:] {
+		last.S[1+i] = "" // nor the arguments: they come with each call
+	}
+	files, err := r.donate(steps)
+	if err != nil {
+		closeAll(files)
+		w.started(nil)
+		return
+	}
+	digest, bounds := r.cage.PlanDigest, r.plan.bounds
+	go func() {
+		h, _ := r.jail.startHelper(digest, bounds, steps, files)
+		closeAll(files)
+		w.started(h)
+	}()
+}
