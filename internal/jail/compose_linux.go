@@ -230,7 +230,8 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{}))
+	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true}))
+	p.add("seccomp", inside.Narrow, narrow(here()))
 	return p
 }
 

@@ -85,15 +85,21 @@ func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error 
 	h.child.send(message, files)
 	h.stream.SetReadDeadline(time.Now().Add(answerTime))
 	defer h.stream.SetReadDeadline(time.Time{})
-	var back [inside.DigestSize + inside.ReportSize]byte
-	if _, err := io.ReadFull(h.stream, back[:]); err != nil { // a report of failure is shorter, and the last
+	kind, x, y, err := h.report()
+	if err == nil && kind != inside.Ready {
+		err = fmt.Errorf("step %d: %w", x, unix.Errno(y))
+	}
+	var back [inside.DigestSize]byte
+	if err == nil {
+		_, err = io.ReadFull(h.stream, back[:])
+	}
+	if err != nil {
 		return fmt.Errorf("the helper did not build what stands: %w", err)
 	}
-	ready := back[inside.DigestSize:]
-	if !bytes.Equal(back[:inside.DigestSize], sum) || ready[0] != inside.Ready {
-		return errors.New("the helper is not the one that was meant")
+	if !bytes.Equal(back[:], sum) {
+		return errors.New("the helper has another plan than was meant")
 	}
-	h.base = binary.LittleEndian.Uint64(ready[1:])
+	h.base = uint64(x) | uint64(y)<<32
 	return nil
 }
 

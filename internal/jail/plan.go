@@ -35,7 +35,7 @@ type plan struct {
 }
 
 // planVersion heads the canonical text. It changes when the meaning of a line does.
-const planVersion = "bailey cage plan 2"
+const planVersion = "bailey cage plan 3"
 
 // cloneLayers are what the clone itself sets up, before the first step.
 var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "session"}
@@ -152,7 +152,7 @@ var verbs = map[uint8]string{
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
 	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
-	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
+	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Narrow: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
 	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks", inside.Leash: "leash",
@@ -191,7 +191,7 @@ func (s step) append(b []byte) []byte {
 		b = fmt.Appendf(b, " %04o", n[0])
 	case inside.Rlimit:
 		b = appendNumbers(append(append(b, ' '), rlimitNames[int(n[0])]...), n[1:])
-	case inside.Filter, inside.Once:
+	case inside.Filter, inside.Narrow, inside.Once:
 		b = appendProgram(b, n)
 	case inside.Ruleset:
 		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)

@@ -50,7 +50,10 @@ func samplePlan(donate bool) *plan {
 	p := compose(sample(), sampleHost(donate), bailey.Limits{Tasks: 10}, "/srv/repo")
 	for i := range p.steps { // the same on every machine
 		if p.steps[i].Op == inside.Filter {
-			p.steps[i].N = program(architectures[0], profile{})
+			p.steps[i].N = program(architectures[0], profile{Helper: true})
+		}
+		if p.steps[i].Op == inside.Narrow {
+			p.steps[i].N = narrow(architectures[0])
 		}
 	}
 	p.bounds = bounds{layer: layerCgroup, memory: 512 << 20, tasks: 10 + ownTasks, weight: usualWeight}

@@ -9,6 +9,8 @@ type profile struct {
 	// Shared is for a cage without pid, ipc and user namespaces of its own, where Landlock alone stands
 	// before files: it knows contents and names, and neither modes, owners, times nor attributes.
 	Shared bool
+	// Helper leaves what a warm helper needs itself. A second program takes that from the tool: see narrow.
+	Helper bool
 	// NoSignals is for a Shared cage on a kernel whose Landlock has no scope for signals (before ABI 6).
 	// What is left is kill(0, …), which reaches the process group: that must be the tool's own, and no
 	// other of its session may be. The C library's raise and abort use tgkill: raise answers EPERM, and
@@ -76,6 +78,23 @@ func program(a architecture, p profile) []uint64 {
 	return c
 }
 
+// narrow is the program that takes from a tool what is left to its helper, and nothing else. The large program
+// stands before it, and takes long to install: this one is all that each call adds. Of two answers the kernel
+// takes the stricter (seccomp(2)).
+func narrow(a architecture) []uint64 {
+	if a.audit == 0 {
+		return nil
+	}
+	c := make(code, 0, 2*len(helping)+2)
+	c.op(opLoad, numberAt) // of this architecture's table: the first program has ended all others
+	for _, h := range helping {
+		c.jump(opEqual, uint32(h.on(a)), 0, 1)
+		c.op(opReturn, h.verdict)
+	}
+	c.op(opReturn, allow)
+	return c
+}
+
 // A span is a run of numbers with one answer, up to where the next begins.
 type span struct {
 	from uint32
@@ -110,6 +129,11 @@ func (a architecture) spans(p profile) []span {
 	for i := range rules {
 		if n := rules[i].on(a); n != none {
 			table[n] = answer{rule: &rules[i]}
+		}
+	}
+	for _, h := range helping {
+		if p.Helper {
+			table[h.on(a)] = answer{verdict: allow}
 		}
 	}
 	spans := make([]span, 0, 256)

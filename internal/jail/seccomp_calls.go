@@ -95,6 +95,16 @@ var always = []group{
 	}},
 }
 
+// helping are the calls that a warm helper makes for each call of a tool's, or its child does on the way to the
+// tool, with what they answer the tool.
+var helping = []struct {
+	call
+	verdict uint32
+}{
+	{call{"mount", 165, 40}, eperm}, {call{"unshare", 272, 97}, eperm}, {call{"setns", 308, 268}, eperm},
+	{call{"keyctl", 250, 219}, eperm}, {call{"clone3", 435, 435}, enosys}, {call{"openat2", 437, 437}, enosys},
+}
+
 // shared is denied as well where the tool lives among the user's other processes: see [profile].
 var shared = []group{
 	{"metadata", []call{ // which no Landlock right covers

@@ -237,6 +237,47 @@ func TestProgramsKeepTheRule(t *testing.T) {
 	}
 }
 
+// TestNarrowLeavesNothing: the program that stands and the one that each call adds come to the one program of
+// the strictest profile, for every number, and neither alone does.
+func TestNarrowLeavesNothing(t *testing.T) {
+	few, _ := words()
+	strict := func(v uint32) int32 { return int32(v & 0xffff0000) } // the kernel takes the least, as a signed number (seccomp(2))
+	for _, a := range architectures {
+		stands, adds := program(a, profile{Helper: true}), narrow(a)
+		if err := verify(adds); err != nil {
+			t.Fatal(err)
+		}
+		law, alone := lawOf(a, profile{}), [2]int{}
+		check := func(d data) {
+			first, _ := interpret(stands, d)
+			second, _ := interpret(adds, d)
+			got, want := second, law.verdict(d)
+			if strict(first) < strict(second) {
+				got = first
+			}
+			if got != want {
+				t.Fatalf("%s: number %d %s: %s and %s, want %s", a.name, d.nr, law.names[d.nr], verdictName(first), verdictName(second), verdictName(want))
+			}
+			for i, v := range []uint32{first, second} {
+				if v != want {
+					alone[i]++
+				}
+			}
+		}
+		for _, n := range numbers() {
+			for _, x := range few {
+				check(data{nr: n, arch: a.audit, args: [6]uint64{x, x, x, x, x, x}})
+			}
+			for _, arch := range foreign(a) {
+				check(data{nr: n, arch: arch})
+			}
+		}
+		if alone[0] != len(helping)*len(few) || alone[1] == 0 {
+			t.Errorf("%s: %v verdicts differ when one stands alone", a.name, alone)
+		}
+	}
+}
+
 // numbers are those of every table, of x32, and what lies at the ends.
 func numbers() (all []uint32) {
 	for n := range uint32(700) {

@@ -30,7 +30,7 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 		return 0, call(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0)
 	case Caps:
 		return 0, caps()
-	case Filter:
+	case Filter, Narrow:
 		return 0, filter(s.N)
 	case Descriptors:
 		syscall.CloseOnExec(Socket)

@@ -6,7 +6,7 @@ package inside
 //
 // From the gateway it gets, on [Socket]: a letter, which is the [DigestSize] bytes of its plan's digest and the
 // plan's steps; then for each call one byte, [Arm], with two descriptors, the leash and the mailbox. It
-// answers the letter with the digest and [Ready], each Arm with [Parked], then the end of the tool with [Exited],
+// answers the letter with [Ready] and the digest, each Arm with [Parked], then the end of the tool with [Exited],
 // [Failed] or [Unused], and the end of whatever the tool has left with [Gone]. After an answer of Failed it ends.
 //
 // Between Parked and its end a call goes past the helper. The tool's process waits at its mailbox, a
@@ -76,11 +76,11 @@ const (
 var when = [64]uint8{
 	Undump: standing, Private: standing, Tmpfs: standing, Enter: standing, Dir: standing, File: standing, Link: standing,
 	Bind: standing, Donated: standing, Copy: standing, Seal: standing, Pivot: standing, Host: standing, Rlimit: standing,
-	Bounding: standing, Securebits: standing, NoNewPrivs: standing, Umask: standing,
+	Bounding: standing, Securebits: standing, NoNewPrivs: standing, Filter: standing, Umask: standing,
 
 	Fresh: fresh, Chdir: fresh, Ruleset: fresh, Rule: fresh,
 
-	Unshare: last, Keyring: last, Caps: last, Restrict: last, Filter: last, Exec: last,
+	Unshare: last, Keyring: last, Caps: last, Restrict: last, Narrow: last, Exec: last,
 
 	Signals:     needless, // the helper sets what it ignores to default, and its children begin with no handler
 	Descriptors: needless, // each child closes by range what it was born with

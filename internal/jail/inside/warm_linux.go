@@ -14,6 +14,7 @@ const perCall = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIP
 type helper struct {
 	steps   []Step
 	ns      [3]int // its own namespaces of mounts, processes and names, to which it returns between calls
+	rules   map[int]uintptr // of the steps whose paths stand: descriptors of these
 	arena   *arena
 	mailbox []byte
 }
@@ -66,18 +67,15 @@ func (h *helper) stand() bool {
 		return false
 	}
 	h.mailbox = h.arena.take(MailSize)
-	if !h.take(standing) {
+	if !h.take(standing) || !h.openRules() {
 		return false
 	}
 	for _, fd := range donated {
 		syscall.Close(fd) // what was copied; what was attached is closed
 	}
 	base := uint64(address(h.mailbox))
-	if !put(Socket, digest) {
-		return false
-	}
 	report(Ready, uint32(base), uint32(base>>32))
-	return true
+	return put(Socket, digest)
 }
 
 // take does the steps of one time, and reports the first that fails.
@@ -86,10 +84,39 @@ func (h *helper) take(time uint8) bool {
 		if when[s.Op&63] != time {
 			continue
 		}
-		if _, errno := apply(s); errno != 0 {
+		errno := syscall.Errno(0)
+		if fd, stands := h.rules[i]; stands {
+			errno = allow(fd, s.N[0])
+		} else {
+			_, errno = apply(s)
+		}
+		if errno != 0 {
 			report(Failed, uint32(i), uint32(errno))
 			return false
 		}
+	}
+	return true
+}
+
+// openRules holds on to what rules name, but for what is made anew for each call.
+func (h *helper) openRules() bool {
+	made := map[string]bool{}
+	for _, s := range h.steps {
+		if s.Op == Fresh {
+			made["/"+s.S[0]] = true
+		}
+	}
+	h.rules = map[int]uintptr{}
+	for i, s := range h.steps {
+		if s.Op != Rule || made[s.S[0]] {
+			continue
+		}
+		fd, errno := open(s.S[0])
+		if errno != 0 {
+			report(Failed, uint32(i), uint32(errno))
+			return false
+		}
+		h.rules[i] = fd
 	}
 	return true
 }

@@ -120,7 +120,7 @@ func (h *helper) toolTable(mail int) *table {
 			t.powerless()
 		case Restrict:
 			t.add(must, sysRestrictSelf, rules, 0)
-		case Filter:
+		case Narrow:
 			t.filter(s.N)
 		case Exec:
 			t.program(s, h.mailbox, mail)

@@ -73,6 +73,7 @@ const (
 	Umask             // N: mask
 	Chdir             // S: directory
 	Filter            // N: the instructions of a seccomp program
+	Narrow            // as Filter, of the calls that a warm helper needs and its tool does not
 	Exec              // N: number of arguments, bytes of memory, 1 for a controlling terminal; S: file, arguments, environment
 	Ruleset           // N: rights on files, on ports, scopes that a new Landlock ruleset handles
 	Rule              // S: path; N: the rights on what lies there and beneath
