@@ -64,6 +64,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 func (h *helper) hear(e *ending) (over bool) {
 	if !h.parked {
 		h.spoilt = h.park()
+		e.started = h.spoilt != nil && !errors.Is(h.spoilt, errUnbuilt) // it may have begun before the helper could say so
 		return h.spoilt != nil
 	}
 	kind, x, y, err := h.report()
@@ -176,9 +177,11 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 	return g.timedOut, g.cancelled
 }
 
-// report reads what the helper says next.
+// report reads what the helper says next, which takes it milliseconds. Only for the end of a tool may it take longer:
+// there the caller has seen that it says something.
 func (h *helper) report() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
+	h.stream.SetReadDeadline(time.Now().Add(answerTime))
 	_, err = io.ReadFull(h.stream, b[:])
 	return b[0], binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:]), err
 }

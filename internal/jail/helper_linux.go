@@ -83,8 +83,6 @@ func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error 
 		return err
 	}
 	h.child.send(message, files)
-	h.stream.SetReadDeadline(time.Now().Add(answerTime))
-	defer h.stream.SetReadDeadline(time.Time{})
 	kind, x, y, err := h.report()
 	if err == nil && kind != inside.Ready {
 		err = fmt.Errorf("step %d: %w", x, unix.Errno(y))
@@ -180,6 +178,9 @@ func (h *helper) arm() error {
 	return err
 }
 
+// errUnbuilt is a helper's own word that it has started no tool.
+var errUnbuilt = errors.New("the helper could not build a cage")
+
 // park waits until the armed cage has its tool, and learns how to see what lives in it.
 func (h *helper) park() error {
 	if h.parked {
@@ -189,19 +190,20 @@ func (h *helper) park() error {
 	if err != nil {
 		return err
 	}
-	if kind != inside.Parked {
-		return fmt.Errorf("the helper could not build a cage: step %d, %w", x, unix.Errno(y))
+	switch kind {
+	case inside.Parked:
+	case inside.Failed:
+		return fmt.Errorf("%w: step %d, %w", errUnbuilt, x, unix.Errno(y))
+	default:
+		return errors.New("the helper speaks out of turn")
 	}
 	h.parked, h.lists = true, listsOf(h.process.Pid)
 	return nil
 }
 
-// send has the parked tool executed with what is in mail, or the one that will be. It is false when nothing of it
+// send has the parked tool executed with what is in mail, or one that is about to be. It is false when nothing of it
 // can reach the tool.
 func (h *helper) send(mail []byte, streams []*os.File) bool {
-	if !h.armed() {
-		h.spoilt = h.arm()
-	}
 	if h.spoilt == nil {
 		h.calls++
 		h.spoilt = pass(h.mail, mail, streams)

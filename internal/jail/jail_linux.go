@@ -125,7 +125,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
 	r.plan.bounds = j.holder.bounds(bailey.Limits{})
 	r.plan.add("", inside.Done, nil)
-	_, err := r.live(ctx, r.plan.wire(), bailey.Streams{})
+	_, err := r.live(ctx, nil, bailey.Streams{})
 	return err
 }
 

@@ -418,7 +418,7 @@ func TestLesserEveryStepMatters(t *testing.T) {
 		broken := &plan{steps: append([]step(nil), whole.steps...), lesser: true, ceiling: whole.ceiling, bounds: whole.bounds}
 		broken.steps[i].Op = 63 // no operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, places: planned.(*run).places}
-		exit, err := r.live(t.Context(), broken.wire(), bailey.Streams{})
+		exit, err := r.live(t.Context(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
 			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].text(), exit, err)
 		}

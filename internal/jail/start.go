@@ -80,39 +80,30 @@ func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (baile
 			return never, changed(p.file.Name(), err)
 		}
 	}
-	steps := r.plan.wire()
-	last := &steps[len(steps)-1]
-	last.S = append(last.S[:1+r.argc:1+r.argc], env...)
-	return r.live(ctx, steps, s)
+	last := r.plan.steps[len(r.plan.steps)-1]
+	return r.live(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
 }
 
 // never is the exit of a tool that did not run.
 var never = bailey.Exit{Code: bailey.NeverRan}
 
-// live builds the cage, feeds and drains it, and waits for its end.
-func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (exit bailey.Exit, err error) {
+// live builds the cage, feeds and drains it, and waits for its end. The words are the last step's, where it has
+// any: the program, its arguments, its environment.
+func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	leave, err := r.settle(steps)
-	if err != nil {
-		return never, err
-	}
-	defer func() {
-		if lerr := leave(); lerr != nil && err == nil {
-			err = &bailey.Error{Kind: bailey.Internal, Message: "the call's private directory could not be removed", Err: lerr,
-				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
-		}
-	}()
+	h := r.helper() // which may be at work while the pipes are made
 	p, err := openPipes(s)
 	if err != nil {
+		r.giveBack(h)
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
 	}
 	p.feed(s)
-	e, begun := r.serve(ctx, steps, s, p)
+	e, begun := r.serve(ctx, h, words, s, p)
 	if !begun {
 		p.pump(s)
-		e, err = r.cold(ctx, steps, p)
+		e, err = r.cold(ctx, words, p)
 	}
 	closeAll(p.inner[:])
 	p.finish()
@@ -123,8 +114,22 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 }
 
 // cold runs the call in a cage that nothing was built of before.
-func (r *run) cold(ctx context.Context, steps []inside.Step, p *pipes) (ending, error) {
+func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err error) {
 	defer r.warmUp()
+	steps := r.plan.wire()
+	if last := &steps[len(steps)-1]; len(last.S) > 0 {
+		last.S = words
+	}
+	leave, err := r.settle(steps)
+	if err != nil {
+		return ending{}, err
+	}
+	defer func() {
+		if lerr := leave(); lerr != nil && err == nil {
+			err = &bailey.Error{Kind: bailey.Internal, Message: "the call's private directory could not be removed", Err: lerr,
+				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
+		}
+	}()
 	donated, err := r.donate(steps) // a first time, so that the letter says which is which
 	if err != nil {
 		closeAll(donated)
@@ -136,7 +141,7 @@ func (r *run) cold(ctx context.Context, steps []inside.Step, p *pipes) (ending, 
 		return ending{}, err
 	}
 	var opened []*os.File
-	e, err := r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
+	e, err = r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
 		if donated == nil { // a mount that was attached once cannot be attached again
 			donated, err = r.donate(steps)
 		}

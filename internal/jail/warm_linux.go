@@ -201,21 +201,33 @@ func (w *warmth) close() {
 	}
 }
 
+// helper takes one that serves this plan, nil where there is none. Where none of its cages is armed it begins with one.
+func (r *run) helper() *helper {
+	if r.cage.PlanDigest == "" || !r.plan.warm {
+		return nil
+	}
+	h := r.jail.warm.take(r.cage.PlanDigest)
+	if h != nil && !h.armed() {
+		h.spoilt = h.arm()
+	}
+	return h
+}
+
+// giveBack has a helper made ready for another call, or ended.
+func (r *run) giveBack(h *helper) {
+	if h != nil {
+		r.jail.warm.busy.Go(func() { r.jail.warm.renew(h) })
+	}
+}
+
 // serve runs the call in a helper's cage. Where there is none, or nothing was executed in it, it says so, and the
 // call is for a cage of its own: what has begun is never begun again.
-func (r *run) serve(ctx context.Context, steps []inside.Step, s bailey.Streams, p *pipes) (e ending, begun bool) {
-	w := &r.jail.warm
-	if r.cage.PlanDigest == "" || !r.plan.warm {
-		return ending{}, false
-	}
-	h := w.take(r.cage.PlanDigest)
+func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Streams, p *pipes) (e ending, begun bool) {
 	if h == nil {
 		return ending{}, false
 	}
-	defer w.busy.Go(func() { w.renew(h) })
-	exec := steps[len(steps)-1]
-	words := exec.S[1:]
-	mail, ok := inside.Mail(h.base, words[:exec.N[0]], words[exec.N[0]:])
+	defer r.giveBack(h)
+	mail, ok := inside.Mail(h.base, words[1:1+r.argc], words[1+r.argc:])
 	if !ok || !h.send(mail, p.inner[:]) {
 		return ending{}, false
 	}

@@ -13,7 +13,7 @@ const perCall = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIP
 // A helper is what a warm helper knows.
 type helper struct {
 	steps   []Step
-	ns      [3]int // its own namespaces of mounts, processes and names, to which it returns between calls
+	ns      [3]int          // its own namespaces of mounts, processes and names, to which it returns between calls
 	rules   map[int]uintptr // of the steps whose paths stand: descriptors of these
 	arena   *arena
 	mailbox []byte
