@@ -25,7 +25,7 @@ func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 	if err != nil {
 		return err
 	}
-	cages, err := openJail(gateway.Masks(client.Home, gateway.Homes()))
+	cages, err := openJail(gateway.Masks(client.Home, gateway.Homes()), nil)
 	if err != nil {
 		return err
 	}

@@ -318,7 +318,7 @@ func TestBanner(t *testing.T) {
 // TestLayersHaveTheirWords: `jail explain` says what each layer of this host's cage is for.
 func TestLayersHaveTheirWords(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
-	j, err := openJail(nil)
+	j, err := openJail(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

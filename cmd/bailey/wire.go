@@ -130,7 +130,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	homes := gateway.Homes()
 	masks := gateway.Masks(home, homes)
-	if s.cages, err = openJail(masks); err != nil {
+	if s.cages, err = openJail(masks, func(err error) { s.log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
 	s.pins = gateway.NewPins(s.cages, s.scribe.lore.Pins, s.scribe.note)
@@ -151,7 +151,9 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 }
 
 // openJail is where cages come from: for calls in the gateway, for `jail run` in the command line's own process.
-func openJail(masks []string) (*jail.Jail, error) { return jail.New(jail.Config{Mask: masks}) }
+func openJail(masks []string, warn func(error)) (*jail.Jail, error) {
+	return jail.New(jail.Config{Mask: masks, Warn: warn})
+}
 
 // actions tells policy of every capability there is.
 func actions(c *pack.Catalog) []policy.Action {

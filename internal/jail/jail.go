@@ -30,6 +30,8 @@ type Config struct {
 	// Mask lists absolute paths no cage may show: a place at or beneath one is refused, one beneath a
 	// place is covered by something empty.
 	Mask []string
+	// Warn is told why calls that could have had a warm helper have none; nil is nobody.
+	Warn func(error)
 	// OnDemand has warm helpers make nothing of a call before it comes.
 	OnDemand bool
 }

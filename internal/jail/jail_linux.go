@@ -49,7 +49,7 @@ type Jail struct {
 // whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
-	j.warm.onDemand = cfg.OnDemand
+	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
 	tmp, err := resolve(os.TempDir())
 	if err != nil {

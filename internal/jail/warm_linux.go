@@ -2,6 +2,8 @@ package jail
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -23,13 +25,15 @@ const (
 // another when all of its are busy. Its zero value is ready.
 type warmth struct {
 	mu       sync.Mutex
-	closed   bool           // guarded by mu, as all below
-	onDemand bool           // arms no cage ahead
-	seen     []string       // digests of plans, the latest last
-	helpers  []*helper      // all there are, the least recently used first
-	starting int            // helpers that are on their way
-	busy     sync.WaitGroup // helpers being started or armed
-	idle     *time.Timer    // dismisses those that nobody uses
+	closed   bool                 // guarded by mu, as all below
+	onDemand bool                 // arms no cage ahead
+	warn     func(error)          // of what costs calls their helpers; may be nil
+	seen     []string             // digests of plans, the latest last
+	helpers  []*helper            // all there are, the least recently used first
+	starting int                  // helpers that are on their way
+	busy     sync.WaitGroup       // helpers being started or armed
+	failed   map[string]time.Time // when a plan's helper could not be started, or spoilt
+	idle     *time.Timer          // dismisses those that nobody uses
 }
 
 // warmable tells whether a helper can serve the plan: nothing of the host's lies beneath what is made anew for
@@ -96,9 +100,10 @@ func (w *warmth) want(digest string) bool {
 	again := slices.Contains(w.seen, digest)
 	w.seen = append(slices.DeleteFunc(w.seen, func(d string) bool { return d == digest }), digest)
 	w.seen = w.seen[max(0, len(w.seen)-rememberFor):]
-	if !again || w.starting > 0 {
+	if !again || w.starting > 0 || time.Since(w.failed[digest]) < idleTime {
 		return false
 	}
+	delete(w.failed, digest)
 	if len(w.helpers) >= maxHelpers {
 		k := slices.IndexFunc(w.helpers, func(h *helper) bool { return !h.taken && h.waits() && h.digest != digest })
 		if k < 0 {
@@ -113,12 +118,15 @@ func (w *warmth) want(digest string) bool {
 	return true
 }
 
-// started takes the helper that follows want, nil where it could not be: why is for a call's own cage to say.
-func (w *warmth) started(h *helper) {
+// started takes the helper that follows want, or why there is none.
+func (w *warmth) started(digest string, h *helper, err error) {
 	defer w.busy.Done()
+	if err != nil {
+		w.fail(digest, err)
+	}
 	w.mu.Lock()
 	w.starting--
-	keep := h != nil && !w.closed
+	keep := err == nil && !w.closed
 	if keep {
 		h.taken = true
 		w.helpers = append(w.helpers, h)
@@ -129,6 +137,19 @@ func (w *warmth) started(h *helper) {
 		w.arm(h)
 	case h != nil:
 		h.dismiss()
+	}
+}
+
+// fail has calls of a plan do without a helper for a while: what it could not do once it cannot do for each call.
+func (w *warmth) fail(digest string, err error) {
+	w.mu.Lock()
+	if w.failed == nil || len(w.failed) >= rememberFor {
+		w.failed = map[string]time.Time{}
+	}
+	w.failed[digest] = time.Now()
+	w.mu.Unlock()
+	if w.warn != nil {
+		w.warn(fmt.Errorf("calls of plan %.12s are without a warm helper for now: %w", digest, err))
 	}
 }
 
@@ -161,6 +182,9 @@ func (w *warmth) arm(h *helper) {
 
 // drop ends a helper that its caller has taken.
 func (w *warmth) drop(h *helper) {
+	if errors.Is(h.spoilt, errUnbuilt) {
+		w.fail(h.digest, h.spoilt)
+	}
 	w.mu.Lock()
 	w.helpers = slices.DeleteFunc(w.helpers, func(o *helper) bool { return o == h })
 	w.mu.Unlock()
@@ -250,13 +274,13 @@ func (r *run) warmUp() {
 	files, err := r.donate(steps)
 	if err != nil {
 		closeAll(files)
-		w.started(nil)
+		w.started(r.cage.PlanDigest, nil, err)
 		return
 	}
 	digest, bounds := r.cage.PlanDigest, r.plan.bounds
 	go func() {
-		h, _ := r.jail.startHelper(digest, bounds, steps, files)
+		h, err := r.jail.startHelper(digest, bounds, steps, files)
 		closeAll(files)
-		w.started(h)
+		w.started(digest, h, err)
 	}()
 }

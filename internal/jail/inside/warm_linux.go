@@ -67,11 +67,16 @@ func (h *helper) stand() bool {
 		return false
 	}
 	h.mailbox = h.arena.take(MailSize)
-	if !h.take(standing) || !h.openRules() {
+	if !h.take(standing) {
 		return false
 	}
-	for _, fd := range donated {
-		syscall.Close(fd) // what was copied; what was attached is closed
+	for _, s := range h.steps {
+		if s.Op == Copy {
+			syscall.Close(donated[s.N[0]]) // what was attached is closed, and its number may mean another file by now
+		}
+	}
+	if !h.openRules() {
+		return false
 	}
 	base := uint64(address(h.mailbox))
 	report(Ready, uint32(base), uint32(base>>32))
