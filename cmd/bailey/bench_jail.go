@@ -67,6 +67,7 @@ before each:
   cold           the process bailey run system.echo (it runs printf), the ledger's entries included
   cold-jail      the process bailey jail run -- COMMAND
   bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, where it is installed
+  bwrap-dev      the same with --dev /dev, in its place for a program that fails without devices
 
 The gateway that the cold ways ask is in this process, with a home of its own in TMPDIR. "of bwrap" is what a way adds to
 bare over what bwrap adds; "required" is what that, or the ratio beside it, may be. A program that some way cannot run, or that
@@ -117,6 +118,7 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out ja
 			return out, context.Cause(ctx)
 		case err == nil:
 			ways = append(ways, w)
+		case errors.Is(err, errNeedless):
 		case len(ways) == 0:
 			return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s: %v", b.command[0], err), Hint: "measure a program that succeeds, with its arguments"}
 		default:
@@ -192,6 +194,7 @@ func (b *jailBench) ways() []way {
 			return nil, errors.New("no capability runs " + filepath.Base(b.command[0]) + ", cold-jail does")
 		}
 	}
+	bwrap := way{name: "bwrap", do: b.bwrap()}
 	return []way{
 		{name: "bare", do: b.process(b.command)},
 		{"ondemand", open(&ondemand, jail.Config{OnDemand: true}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, ondemand) }},
@@ -200,8 +203,22 @@ func (b *jailBench) ways() []way {
 		{"warm-2workers", open(&lanes, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.two(ctx, lanes) }},
 		{"cold", b.openGateway, cold},
 		{name: "cold-jail", do: b.process(slices.Concat([]string{b.self, "jail", "run", "--yes", "--"}, b.command))},
-		{name: "bwrap", do: b.process(slices.Concat(strings.Fields("bwrap --unshare-all --new-session --ro-bind / / --"), b.command))},
+		bwrap,
+		{"bwrap-dev", func(ctx context.Context) error {
+			if _, err := exec.LookPath("bwrap"); err != nil || b.try(ctx, bwrap) == nil {
+				return errNeedless
+			}
+			return nil
+		}, b.bwrap("--dev", "/dev")},
 	}
+}
+
+// errNeedless is why a way is not gone where another is.
+var errNeedless = errors.New("another row stands for it")
+
+func (b *jailBench) bwrap(more ...string) func(context.Context) ([]time.Duration, error) {
+	words := strings.Fields("bwrap --unshare-all --new-session --ro-bind / /")
+	return b.process(slices.Concat(words, more, []string{"--"}, b.command))
 }
 
 // try begins a way and goes it some times, so that it is as it will be.

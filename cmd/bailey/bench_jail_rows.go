@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -48,7 +49,7 @@ func newJailRows(ways []way, times map[string][]time.Duration) []jailRow {
 
 // compare fills in the ratios to other rows, where there are any.
 func (r *jailRow) compare(p50 map[string]float64) {
-	bare, bwrap := p50["bare"], p50["bwrap"]
+	bare, bwrap := p50["bare"], cmp.Or(p50["bwrap"], p50["bwrap-dev"])
 	r.PerBare = over(r.P50, bare)
 	if r.Name != "bare" {
 		r.OfBwrap = over(r.P50-bare, bwrap-bare)

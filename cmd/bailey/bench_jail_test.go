@@ -48,7 +48,14 @@ func TestJailRatios(t *testing.T) {
 	if got := words(); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
+	times["bwrap-dev"] = times["bwrap"]
 	delete(times, "bwrap")
+	ways = append(ways, way{name: "bwrap-dev"})
+	want[len(want)-1] = "bwrap-dev 3 4500 9000 9.00 1.000 "
+	if got := words(); !slices.Equal(got, want) {
+		t.Errorf("with devices: %q\nwant %q", got, want)
+	}
+	delete(times, "bwrap-dev")
 	want = []string{
 		"bare 1 500 500 1.00  ", "warm 3 900 1000 1.80  ≤ 0.10", "warm-2workers 2 990 990 1.98  1.10 × warm, ≤ 1.10", "cold 1 9000 9000 18.00  ≤ 1.00",
 	}
