@@ -43,7 +43,7 @@ func (a *app) reader(dir string) (*ledger.Reader, error) {
 		}
 		r, err := ledger.OpenReader(home.Ledger())
 		if err == nil {
-			r.Progress = a.progress()
+			r.Progress = a.progress("reading the ledger")
 		}
 		return r, err
 	}
@@ -51,7 +51,7 @@ func (a *app) reader(dir string) (*ledger.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Progress = a.progress(); r.Rest > 0 {
+	if r.Progress = a.progress("reading the ledger"); r.Rest > 0 {
 		fmt.Fprintf(a.stderr, "bailey: the last %d bytes are no whole line and are left out: bailey audit verify tells more\n", r.Rest)
 	}
 	return r, nil
@@ -63,8 +63,8 @@ func (a *app) terminal() bool {
 	return ok && isTerminal(f)
 }
 
-// progress tells who watches how far a long reading has come; nil tells nobody.
-func (a *app) progress() func(done, all int64) {
+// progress tells who watches how far something long has come; nil tells nobody.
+func (a *app) progress(what string) func(done, all int64) {
 	if !a.terminal() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (a *app) progress() func(done, all int64) {
 	return func(done, all int64) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(5 * time.Second)
-			fmt.Fprintf(a.stderr, "bailey: reading the ledger: %d %%\n", done*100/all)
+			fmt.Fprintf(a.stderr, "bailey: %s: %d %%\n", what, done*100/all)
 		}
 	}
 }

@@ -143,10 +143,10 @@ func TestSlowLooksSayWhy(t *testing.T) {
 		}
 	}
 	on.patiently(func() error { until("still looking", func() {}); return nil })
-	progress := on.progress()
+	progress := on.progress("reading the ledger")
 	until("reading the ledger: 40 %", func() { progress(2, 5) })
 	var off bytes.Buffer
-	if (&app{stderr: &off}).progress() != nil || (&app{stderr: &off}).terminal() {
+	if (&app{stderr: &off}).progress("") != nil || (&app{stderr: &off}).terminal() {
 		t.Error("a file is told how far it is")
 	}
 }

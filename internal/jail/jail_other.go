@@ -46,3 +46,6 @@ func (*Jail) Close() error { return nil }
 
 // Diagnose has no layer to name.
 func (*Jail) Diagnose(context.Context) []Layer { return nil }
+
+// Waiting counts no helper: what has no cage has none ready.
+func (*Jail) Waiting() int { return 0 }

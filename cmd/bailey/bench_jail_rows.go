@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// jailRow is one line of bench jail. Of the ratios it has those that say something of it.
+type jailRow struct {
+	benchRow
+	OfBwrap  *float64 `json:"of_bwrap,omitempty"`  // what it adds to bare, over what bwrap adds
+	PerBwrap *float64 `json:"per_bwrap,omitempty"` // its p50 over bwrap's: both are whole processes
+	PerWarm  *float64 `json:"per_warm,omitempty"`  // its p50 over warm's
+	AtMost   *float64 `json:"at_most,omitempty"`   // what is required of the last of these
+}
+
+type jailRows struct {
+	Command []string    `json:"command,omitempty"`
+	Rows    []jailRow   `json:"rows"`
+	Absent  []absentRow `json:"absent,omitempty"`
+}
+
+// absentRow is one that could not be measured here.
+type absentRow struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// newJailRows sums up, in the order of the ways.
+func newJailRows(ways []way, times map[string][]time.Duration) []jailRow {
+	p50 := map[string]float64{}
+	var rows []jailRow
+	for _, w := range ways {
+		all := slices.Sorted(slices.Values(times[w.name]))
+		if len(all) == 0 {
+			continue
+		}
+		p50[w.name] = micros(all[len(all)/2])
+		rows = append(rows, jailRow{benchRow: benchRow{Name: w.name, N: len(all), P50: p50[w.name], P99: micros(all[len(all)*99/100])}})
+	}
+	for i := range rows {
+		rows[i].compare(p50)
+	}
+	return rows
+}
+
+// compare fills in the ratios to other rows, where there are any.
+func (r *jailRow) compare(p50 map[string]float64) {
+	bare, bwrap := p50["bare"], cmp.Or(p50["bwrap"], p50["bwrap-dev"])
+	r.PerBare = over(r.P50, bare)
+	if r.Name != "bare" {
+		r.OfBwrap = over(r.P50-bare, bwrap-bare)
+	}
+	switch r.Name {
+	case "ondemand":
+		r.AtMost = new(0.14)
+	case "warm":
+		r.AtMost = new(0.10)
+	case "parked":
+		r.AtMost = new(0.05)
+	case "warm-2workers":
+		r.PerWarm, r.AtMost = over(r.P50, p50["warm"]), new(1.10)
+	case "cold", "cold-jail":
+		r.PerBwrap, r.AtMost = over(r.P50, bwrap), new(1.0)
+	}
+}
+
+// over is a ratio, nil where there is nothing to compare with.
+func over(a, b float64) *float64 {
+	if b <= 0 {
+		return nil
+	}
+	return new(a / b)
+}
+
+func (a *app) printJail(rows jailRows) error {
+	if a.json {
+		return a.print(rows)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\tof bwrap\trequired\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, ratio(r.OfBwrap), r.required())
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range rows.Absent {
+		fmt.Fprintf(a.stderr, "bailey: no row %s: %s\n", r.Name, shown(r.Why))
+	}
+	return nil
+}
+
+func ratio(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", *f)
+}
+
+func (r *jailRow) required() string {
+	switch {
+	case r.AtMost == nil:
+		return ""
+	case r.PerWarm != nil:
+		return fmt.Sprintf("%.2f × warm, ≤ %.2f", *r.PerWarm, *r.AtMost)
+	case r.PerBwrap != nil:
+		return fmt.Sprintf("%.2f × bwrap, ≤ %.2f", *r.PerBwrap, *r.AtMost)
+	}
+	return fmt.Sprintf("≤ %.2f", *r.AtMost)
+}

@@ -1,0 +1,43 @@
+//go:build linux
+
+package jail
+
+import (
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// TestWaiting: nothing waits before a plan was seen twice; then one helper does, with or without a cage made ahead,
+// until a call has it and when that has ended.
+func TestWaiting(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		j := grouped(t)
+		j.warm.onDemand = onDemand
+		if n := j.Waiting(); n != 0 {
+			t.Errorf("%d wait before any call", n)
+		}
+		ask(t, j, bailey.Job{Command: "true"})
+		ask(t, j, bailey.Job{Command: "true"})
+		waits := func(what string) {
+			t.Helper()
+			for deadline := time.Now().Add(10 * time.Second); j.Waiting() != 1; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %d wait", what, j.Waiting())
+				}
+			}
+		}
+		waits("after two calls")
+		h := j.warm.take(j.warm.helpers[0].digest)
+		if n := j.Waiting(); n != 0 {
+			t.Errorf("%d wait while a call has the only one", n)
+		}
+		h.ready, h.taken = make(chan struct{}), false
+		if n := j.Waiting(); n != 0 {
+			t.Errorf("%d wait while the only one arms", n)
+		}
+		j.warm.renew(h)
+		waits("after the call")
+	}
+}
