@@ -35,29 +35,33 @@ func TestChildTorture(t *testing.T) {
 	if ktest.RunInSubprocess(t) {
 		return
 	}
-	if err := syscall.Setpgid(0, 0); err != nil { // the storm is for these processes alone
+	if err := syscall.Setpgid(0, 0); err != nil && syscall.Getpgrp() != os.Getpid() { // the storm is for these processes alone
 		t.Fatal(err)
 	}
 	time.AfterFunc(lasts+time.Minute, func() { panic("a child never ends") })
+	begin := time.Now()
 	debug.SetGCPercent(5)
-	var over atomic.Bool
+	var over, storms atomic.Bool
+	storms.Store(true)
 	var others, makers sync.WaitGroup
 	for _, f := range []func(){storm, runtime.GC, allocate, allocate, func() { var done sync.WaitGroup; done.Go(func() { deep(2000) }); done.Wait() }} {
 		others.Go(func() {
-			for !over.Load() {
+			for storms.Load() {
+				begin := time.Now()
 				f()
-				time.Sleep(200 * time.Microsecond)
+				time.Sleep(max(200*time.Microsecond, 4*time.Since(begin))) // all of them together leave the makers half of two cores
 			}
 		})
 	}
 	defer quiver(t, time.Millisecond)()
 	var walked, became atomic.Int64
+	enough := func() bool { return over.Load() && walked.Load() > 200 && became.Load() > 2 || t.Failed() }
 	for n := range 4 {
 		makers.Go(func() {
 			m := newMaker(n)
-			for !over.Load() && !t.Failed() {
+			for !enough() {
 				count, make := &walked, m.walks
-				if m.seq%64 == 63 {
+				if m.seq%32 == 31 {
 					count, make = &became, m.becomes
 				}
 				if err := make(); err != nil {
@@ -67,17 +71,15 @@ func TestChildTorture(t *testing.T) {
 			}
 		})
 	}
-	time.AfterFunc(lasts, func() { over.Store(true) })
-	makers.Wait()
+	time.Sleep(lasts)
 	over.Store(true)
+	makers.Wait()
+	storms.Store(false)
 	others.Wait()
 	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil); err != syscall.ECHILD {
 		t.Errorf("after all children were waited for there is %d, %v", pid, err)
 	}
-	if walked.Load() < 50 || became.Load() == 0 {
-		t.Errorf("only %d children walked, and %d became programs", walked.Load(), became.Load())
-	}
-	t.Logf("%d children walked, %d became programs", walked.Load(), became.Load())
+	t.Logf("%d children walked and %d became programs in %v", walked.Load(), became.Load(), time.Since(begin))
 }
 
 // A maker makes children one after the other, on a thread of its own.
