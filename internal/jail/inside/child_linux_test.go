@@ -118,11 +118,11 @@ func TestChildArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	fmt.Fprint(file, "0123456789")
+	fmt.Fprint(file, "0123456789abcdefghij")
 	tab := newTestTable(t)
 	from := tab.words("from", 3)
-	tab.add(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 4, 0) // ESPIPE if the fourth were one, EINVAL if the sixth were
-	tab.add(must, syscall.SYS_PWRITE64, file.Fd(), tab.keep("text", []byte("abc")), 3, 7)
+	tab.add(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 16, 0) // ESPIPE if the fourth were another's, EINVAL if the sixth were
+	tab.add(must, syscall.SYS_PWRITE64, file.Fd(), tab.keep("text", []byte("xyz")), 3, 20)
 	tab.add(must, syscall.SYS_EXIT_GROUP, 5)
 	if status := tab.run(t); status.ExitStatus() != 5 {
 		at, e, _ := tab.progress.ended(tab.rows, status)
@@ -131,7 +131,7 @@ func TestChildArguments(t *testing.T) {
 	w.Close()
 	spliced, _ := io.ReadAll(r)
 	whole, _ := os.ReadFile(file.Name())
-	if string(spliced) != "3456" || string(whole) != "0123456abc" {
+	if string(spliced) != "3456789abcdefghi" || string(whole) != "0123456789abcdefghijxyz" {
 		t.Errorf("%q was spliced, %q written", spliced, whole)
 	}
 }
