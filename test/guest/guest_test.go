@@ -62,9 +62,10 @@ func TestBusybox(t *testing.T) {
 // helper's children, under load too, and calls that a helper serves.
 func TestARM64(t *testing.T) {
 	boot(t, machine{kernel: "6.12-arm64"},
-		tests("internal/jail/inside", "-test.run=Child|Spawn|Table|Arena|Fuzz").having("sh,cat").
+		tests("internal/jail/inside", "-test.run=Child|Spawn|Table|Arena|Mail|Armed|Warm").having("sh,cat").
 			saying("--- PASS: TestChildBecomes", "--- PASS: TestChildTorture").called("inside"),
-		jail("-test.run="+walls).having(rootOnly+programs+",landlock").saying("--- PASS: TestWarmCage").called("root"),
+		jail("-test.run="+walls+"|GoldenTables").having(rootOnly+programs+",landlock").
+			saying("--- PASS: TestWarmCage", "--- PASS: TestGoldenTables").called("root"),
 		jail("-test.run="+walls).as(1000).having(everybody+programs+",landlock").called("ordinary"))
 }
 
