@@ -186,21 +186,35 @@ type Gentle struct{ Cause error }
 func (g Gentle) Error() string { return g.Cause.Error() }
 func (g Gentle) Unwrap() error { return g.Cause }
 
+// A WarmStep is what a warm helper makes of a line of a cage's plan.
+type WarmStep struct {
+	When string `json:"when"`           // once; for each call; as the call's init; as the tool
+	Line int    `json:"line,omitempty"` // of the plan, from 1; 0 where it is for none
+	Text string `json:"text,omitempty"` // the system call, where it is no step as the plan has it
+}
+
+// A WarmRun is a Run that a warm helper may serve, of which it tells what that does; nothing where none does.
+type WarmRun interface {
+	Run
+	Warm() []WarmStep
+}
+
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {
-	Kind         string    `json:"cage"` // full, landlock, builtin; none, seatbelt
-	Enforced     bool      `json:"sandboxEnforced"`
-	Layers       []string  `json:"layers,omitempty"`
-	Absent       []string  `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept
-	Lacks        []string  `json:"lacks,omitempty"`        // parts of a layer this kernel is too old for
-	Lesser       string    `json:"lesser,omitempty"`       // why it is not the full cage, and the cure
-	PlanDigest   string    `json:"planDigest,omitempty"`   // SHA-256 of Plan, hex
-	Plan         string    `json:"-"`                      // canonical text of the plan, at most [PlanCap]; "" where it holds a secret
-	PlanLayers   []string  `json:"-"`                      // the layer of each line of Plan, "" for scaffolding
-	Binary       string    `json:"binary,omitempty"`       // resolved path
-	BinaryDigest string    `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
-	Programs     []Program `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers
+	Kind         string     `json:"cage"` // full, landlock, builtin; none, seatbelt
+	Enforced     bool       `json:"sandboxEnforced"`
+	Layers       []string   `json:"layers,omitempty"`
+	Absent       []string   `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept
+	Lacks        []string   `json:"lacks,omitempty"`        // parts of a layer this kernel is too old for
+	Lesser       string     `json:"lesser,omitempty"`       // why it is not the full cage, and the cure
+	PlanDigest   string     `json:"planDigest,omitempty"`   // SHA-256 of Plan, hex
+	Plan         string     `json:"-"`                      // canonical text of the plan, at most [PlanCap]; "" where it holds a secret
+	PlanLayers   []string   `json:"-"`                      // the layer of each line of Plan, "" for scaffolding
+	Warm         []WarmStep `json:"-"`                      // for whoever explains a cage; nil where no warm helper serves the plan
+	Binary       string     `json:"binary,omitempty"`       // resolved path
+	BinaryDigest string     `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
+	Programs     []Program  `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers
 }
 
 // PlanCap bounds a plan's text, in bytes as JSON writes it: the ledger keeps it once, in one entry.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,8 @@ import (
 // cagePlan is a cage's plan as `jail explain` shows it.
 type cagePlan struct {
 	bailey.Cage
-	Plan []planStep `json:"plan"` // absent where its text holds a secret
+	Plan []planStep        `json:"plan"`           // absent where its text holds a secret
+	Warm []bailey.WarmStep `json:"warm,omitempty"` // absent where no helper serves the plan
 }
 
 type planStep struct {
@@ -58,12 +60,16 @@ var layerWords = map[string]string{
 
 func (a *app) jailExplainVerb() *cobra.Command {
 	var inputs []string
+	var warm bool
 	cmd := &cobra.Command{
-		Use: "explain CAPABILITY [-i key=value]...", Short: "Print the plan of the cage that would hold a call",
+		Use: "explain CAPABILITY [-i key=value]... [--warm]", Short: "Print the plan of the cage that would hold a call",
 		Long: `Print the plan of the cage that would hold a call: one step a line, numbered in the order in which they are
 done, by the layer that rests on them. The digest is the one that the same call's receipt names. It is a look:
-nothing is decided or run, and no receipt is left.`,
-		Example: "  bailey jail explain git.status -i repo=.",
+nothing is decided or run, and no receipt is left.
+
+A plan that is seen again gets a warm helper. With --warm: what that does once, what for each call, and every
+system call of the two processes that it starts, in order and with the line of the plan that it is for.`,
+		Example: "  bailey jail explain git.status -i repo=.\n  bailey jail explain git.status -i repo=. --warm",
 		Args:    oneArg("a capability, as in: bailey jail explain git.status -i repo=."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := parseInputs(inputs)
@@ -71,10 +77,15 @@ nothing is decided or run, and no receipt is left.`,
 				return err
 			}
 			q := gateway.Query{Verb: "cage", Call: &gateway.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
-			return look(cmd.Context(), a, q, a.explained)
+			show := a.explained
+			if warm {
+				show = a.warmed
+			}
+			return look(cmd.Context(), a, q, show)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
+	cmd.Flags().BoolVar(&warm, "warm", false, "what a warm helper makes of the plan")
 	return cmd
 }
 
@@ -88,7 +99,7 @@ func (s *stack) cage(ctx context.Context, q gateway.Query, call bailey.Call) (an
 	if err != nil {
 		return nil, err
 	}
-	p := cagePlan{Cage: cage}
+	p := cagePlan{Cage: cage, Warm: cage.Warm}
 	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
 		if line != "" && i < len(cage.PlanLayers) {
 			p.Plan = append(p.Plan, planStep{cage.PlanLayers[i], line})
@@ -115,6 +126,36 @@ func (a *app) explained(p cagePlan) {
 	}
 	for _, layer := range append(slices.Clone(p.Layers), "") {
 		a.layer(layer, p.Plan)
+	}
+}
+
+// warmWords say when, and by whom.
+var warmWords = []struct{ when, words string }{
+	{"once", "once, by the helper, which no tool can reach"},
+	{"call", "for each call, by the helper, in new namespaces"},
+	{"init", "for each call, by the first process in them: these system calls"},
+	{"tool", "for each call, by what becomes the tool: these system calls"},
+}
+
+func (a *app) warmed(p cagePlan) {
+	fmt.Fprintf(a.stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
+	if len(p.Warm) == 0 {
+		fmt.Fprintln(a.stdout, "no helper serves this plan: each call gets a cage that nothing was built of before")
+	}
+	for _, w := range warmWords {
+		for i, s := range slices.DeleteFunc(slices.Clone(p.Warm), func(s bailey.WarmStep) bool { return s.When != w.when }) {
+			if i == 0 {
+				fmt.Fprintln(a.stdout, w.words)
+			}
+			text, line := s.Text, ""
+			if text == "" && s.Line <= len(p.Plan) {
+				text = p.Plan[s.Line-1].Text
+			}
+			if s.Line > 0 {
+				line = strconv.Itoa(s.Line)
+			}
+			fmt.Fprintf(a.stdout, "  %3s  %s\n", line, visible(text))
+		}
 	}
 }
 

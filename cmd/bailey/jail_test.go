@@ -346,3 +346,21 @@ func TestLayersHaveTheirWords(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainWarm: by when and by whom, steps as the plan has them, system calls with the line that they are for.
+func TestExplainWarm(t *testing.T) {
+	var out strings.Builder
+	a := &app{stdout: &out}
+	p := cagePlan{Cage: bailey.Cage{Kind: "full", PlanDigest: "d1"}, Plan: []planStep{{"", "head"}, {"mountns", "private"}, {"keyring", "keyring"}},
+		Warm: []bailey.WarmStep{{When: "tool", Line: 3, Text: "keyctl 1"}, {When: "init", Text: "setsid"}, {When: "once", Line: 2}, {When: "call", Line: 4}}}
+	a.warmed(p)
+	want := "cage full, plan d1\n" + warmWords[0].words + "\n    2  private\n" + warmWords[1].words + "\n    4  \n" +
+		warmWords[2].words + "\n       setsid\n" + warmWords[3].words + "\n    3  keyctl 1\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	out.Reset()
+	if a.warmed(cagePlan{}); !strings.Contains(out.String(), "no helper serves") {
+		t.Errorf("%q", out.String())
+	}
+}

@@ -186,7 +186,12 @@ func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request,
 // Cage returns what would hold the call, for `jail explain`. Its digest is that of the receipt which the same
 // call would leave; a look leaves none.
 func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
-	err = g.look(ctx, call, func(c *course) { cage = c.cage() })
+	err = g.look(ctx, call, func(c *course) {
+		cage = c.cage()
+		if w, ok := c.run.(bailey.WarmRun); ok {
+			cage.Warm = w.Warm()
+		}
+	})
 	return cage, err
 }
 

@@ -184,6 +184,13 @@ type pinnedRun struct {
 
 func (r *pinnedRun) Cage() bailey.Cage { return r.cage }
 
+func (r *pinnedRun) Warm() []bailey.WarmStep {
+	if w, ok := r.Run.(bailey.WarmRun); ok {
+		return w.Warm()
+	}
+	return nil
+}
+
 // Start records what is new before anything runs.
 func (r *pinnedRun) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	if err := r.pins.record(ctx, r.command, r.cage.Programs); err != nil {

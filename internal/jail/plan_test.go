@@ -46,9 +46,17 @@ func sampleHost(donate bool) host {
 	}, DefaultHostUID}
 }
 
+var samplePlanLimits = bailey.Limits{Tasks: 10}
+
 func samplePlan(donate bool) *plan {
-	p := compose(sample(), sampleHost(donate), bailey.Limits{Tasks: 10}, "/srv/repo")
-	for i := range p.steps { // the same on every machine
+	p := compose(sample(), sampleHost(donate), samplePlanLimits, "/srv/repo")
+	samePlan(p)
+	return p
+}
+
+// samePlan completes a plan as on every machine.
+func samePlan(p *plan) {
+	for i := range p.steps {
 		if p.steps[i].Op == inside.Filter {
 			p.steps[i].N = program(architectures[0], profile{Helper: true})
 		}
@@ -59,7 +67,6 @@ func samplePlan(donate bool) *plan {
 	p.bounds = bounds{layer: layerCgroup, memory: 512 << 20, tasks: 10 + ownTasks, weight: usualWeight}
 	p.lent = []string{"TOKEN"}
 	p.add("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
-	return p
 }
 
 func TestGoldenPlan(t *testing.T) {

@@ -58,10 +58,14 @@ func TestBusybox(t *testing.T) {
 		jail("-test.run=^(TestDiagnose|TestProbe)").as(1000).having(everybody+",landlock,cat,readlink"))
 }
 
-// TestARM64 runs what is only compiled elsewhere: PID 1's system calls, the filter, the closure.
+// TestARM64 runs what is only compiled elsewhere: PID 1's system calls, the filter, the closure, the assembly of a
+// helper's children, under load too, and calls that a helper serves.
 func TestARM64(t *testing.T) {
 	boot(t, machine{kernel: "6.12-arm64"},
-		jail("-test.run="+walls).having(rootOnly+programs+",landlock").called("root"),
+		tests("internal/jail/inside", "-test.run=Child|Spawn|Table|Arena|Mail|Armed|Warm").having("sh,cat").
+			saying("--- PASS: TestChildBecomes", "--- PASS: TestChildTorture").called("inside"),
+		jail("-test.run="+walls+"|GoldenTables").having(rootOnly+programs+",landlock").
+			saying("--- PASS: TestWarmCage", "--- PASS: TestGoldenTables").called("root"),
 		jail("-test.run="+walls).as(1000).having(everybody+programs+",landlock").called("ordinary"))
 }
 

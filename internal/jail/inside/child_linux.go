@@ -52,17 +52,17 @@ const (
 
 // spawn starts a child at a table's first row.
 func spawn(a *arena, table []row, p *progress) (pid int, e syscall.Errno) {
-	all := ^uint64(0)
-	var was uint64
-	if e := sigmask(&all, &was); e != 0 {
-		return 0, e
-	}
-	*p = progress{}
 	args := take1[cloneArgs](a)
 	if args == nil {
 		return 0, syscall.ENOMEM
 	}
 	args[0], args[4] = cloneVM|cloneClear, uint64(syscall.SIGCHLD)
+	*p = progress{}
+	all := ^uint64(0)
+	var was uint64
+	if e := sigmask(&all, &was); e != 0 {
+		return 0, e
+	}
 	r := walk(args, cloneArgsLen, &table[0], p)
 	if e := sigmask(&was, nil); e != 0 {
 		return 0, e
@@ -86,10 +86,7 @@ func (p *progress) ended(table []row, status syscall.WaitStatus) (at int, e sysc
 	if !status.Exited() || status.ExitStatus() != childFailed || p.result == 0 {
 		return at, 0, false
 	}
-	if e = syscall.Errno(-p.result); e > 4095 { // a result of some that was zero
-		e = syscall.EPIPE
-	}
-	return at, e, true
+	return at, syscall.Errno(-p.result), true
 }
 
 func (p *progress) row(table []row) int {

@@ -89,7 +89,7 @@ var when = [64]uint8{
 // Warmable tells whether a helper can serve a plan.
 func Warmable(steps []Step) bool {
 	for i, s := range steps {
-		if when[s.Op&63] == never || (s.Op == Exec) != (i == len(steps)-1) || s.Op == Exec && len(s.N) > 2 && s.N[2] != 0 {
+		if int(s.Op) >= len(when) || when[s.Op] == never || (s.Op == Exec) != (i == len(steps)-1) || s.Op == Exec && len(s.N) > 2 && s.N[2] != 0 {
 			return false
 		}
 	}

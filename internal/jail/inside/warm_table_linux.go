@@ -132,7 +132,7 @@ func (h *helper) toolTable(mail int) *table {
 // powerless empties the ambient, effective, permitted and inheritable sets.
 func (t *table) powerless() {
 	t.add(must, syscall.SYS_PRCTL, prCapAmbient, ambientClearAll)
-	t.add(must, syscall.SYS_CAPSET, t.words("version 3", capsVersion3), t.words("none", 0, 0, 0))
+	t.add(must, syscall.SYS_CAPSET, t.words("version", capsVersion3), t.words("none", 0, 0, 0))
 }
 
 // descriptors leaves a child one of all, in the place of the helper's own stream.
@@ -163,6 +163,6 @@ func (t *table) program(s Step, mailbox []byte, mail int) {
 	}
 	message := t.words("message", 0, 0, uint64(part), 1, uint64(address(room)), uint64(len(room)), 0) // struct msghdr
 	t.add(some, syscall.SYS_RECVMSG, Socket, message, 0)
-	t.add(must, syscall.SYS_RT_SIGPROCMASK, setMask, t.words("no signals", 0), 0, 8)
-	t.add(must, syscall.SYS_EXECVE, t.keep("program", append([]byte(s.S[0]), 0)), t.point("argv", base+argvAt), t.point("env", base+envAt))
+	t.add(must, syscall.SYS_RT_SIGPROCMASK, setMask, t.words("none", 0), 0, 8)
+	t.add(must, syscall.SYS_EXECVE, t.keep("file", append([]byte(s.S[0]), 0)), t.point("argv", base+argvAt), t.point("env", base+envAt))
 }

@@ -1,8 +1,8 @@
 // Command probe is what the jail's tests run inside a cage. Each verb tries one thing and prints "ok"
 // or the errno's text; sees prints what the cage shows, as JSON.
 //
-// It does real harm outside a cage, so it refuses to run where its parent is not PID 1 of a namespace
-// that it shares with hardly anybody, and Landlock does not keep it from listing the root either.
+// It does real harm outside a cage, so it refuses to run where its parent is neither PID 1 of a namespace that it
+// shares with hardly anybody nor outside of that, and Landlock does not keep it from listing the root either.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	host, _ := os.Hostname()
 	_, err := os.ReadDir("/")
 	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
-	if !lesser && (os.Getppid() != 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey") {
+	if !lesser && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}

@@ -1,0 +1,116 @@
+package inside
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// A Call is one row of a table, for a reader.
+type Call struct {
+	Step int // of the plan, that it is for
+	Text string
+}
+
+// Tables are what the children of a helper would walk for a plan: the call's PID 1, and the tool's process. They are
+// nil where the plan does not fit.
+func Tables(steps []Step) (init, tool []Call) {
+	const leash, mail = 1 << 20, 1<<20 + 1 // descriptors that nobody has, to be known again
+	a, e := newArena(1 << 20)              // more than a helper has
+	if e != 0 {
+		return nil, nil
+	}
+	defer syscall.Munmap(a.b)
+	h := &helper{steps: steps, arena: a, mailbox: a.take(MailSize)}
+	i, t := h.initTable(leash), h.toolTable(mail)
+	if i == nil || t == nil {
+		return nil, nil
+	}
+	i.point("leash", leash)
+	t.point("mailbox", mail)
+	return i.calls(), t.calls()
+}
+
+// When tells when a helper takes a step: "once", for each "call", or as the "tool"'s process; "" where it need not.
+func When(op uint8) string {
+	return [...]string{standing: "once", fresh: "call", last: "tool", needless: ""}[when[op&63]]
+}
+
+func (t *table) calls() []Call {
+	calls := make([]Call, len(t.rows))
+	for i := range t.rows {
+		calls[i] = Call{t.steps[i], t.text(&t.rows[i])}
+	}
+	return calls
+}
+
+// text is what a row does: its mode unless that is must, the system call, the arguments without zeros at their end.
+func (t *table) text(r *row) string {
+	args, text := r.args[:], [...]string{must: "", try: "try ", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
+	if r.mode == again {
+		args = args[:len(args)-1] // where it leads
+	}
+	for len(args) > 0 && args[len(args)-1] == 0 {
+		args = args[:len(args)-1]
+	}
+	if r.trap == sysRestrictSelf { // whatever descriptor it has
+		text, args = text+" ruleset", args[:0]
+	}
+	for _, a := range args {
+		text += " " + t.argument(a)
+	}
+	if r.mode == again {
+		at := (r.args[len(r.args)-1] - uintptr(unsafe.Pointer(unsafe.SliceData(t.rows)))) / rowSize
+		text += ", then " + callName(t.rows[at].trap)
+	}
+	return text
+}
+
+// argument is the latest name of what one points to, or the number that it is.
+func (t *table) argument(a uintptr) string {
+	for i := len(t.named) - 1; i >= 0; i-- {
+		if t.named[i].address == a {
+			return t.named[i].text
+		}
+	}
+	if n := int(a); n < 0 {
+		return "-" + decimal(-n)
+	}
+	return decimal(int(a))
+}
+
+// callName names the system calls of the tables, whatever their numbers are here.
+func callName(trap uintptr) string {
+	switch trap {
+	case syscall.SYS_CAPSET:
+		return "capset"
+	case sysCloseRange:
+		return "close_range"
+	case syscall.SYS_DUP3:
+		return "dup3"
+	case syscall.SYS_EXECVE:
+		return "execve"
+	case syscall.SYS_KEYCTL:
+		return "keyctl"
+	case syscall.SYS_KILL:
+		return "kill"
+	case sysRestrictSelf:
+		return "landlock_restrict_self"
+	case syscall.SYS_PRCTL:
+		return "prctl"
+	case syscall.SYS_PRLIMIT64:
+		return "prlimit64"
+	case syscall.SYS_READ:
+		return "read"
+	case syscall.SYS_RECVMSG:
+		return "recvmsg"
+	case syscall.SYS_RT_SIGACTION:
+		return "rt_sigaction"
+	case syscall.SYS_RT_SIGPROCMASK:
+		return "rt_sigprocmask"
+	case syscall.SYS_SETSID:
+		return "setsid"
+	case syscall.SYS_UNSHARE:
+		return "unshare"
+	}
+	return "call " + decimal(int(trap))
+}

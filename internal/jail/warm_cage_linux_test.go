@@ -1,0 +1,79 @@
+package jail
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
+)
+
+// served is the helper that serves a jail's next call of a plan, armed.
+func served(t testing.TB, j *Jail, digest string) *helper {
+	t.Helper()
+	for range 1000 {
+		if h := j.warm.pick(digest); h != nil {
+			<-h.ready
+			j.warm.mu.Lock()
+			h.taken = false
+			j.warm.mu.Unlock()
+			return h
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("no helper came")
+	return nil
+}
+
+// TestWarmCage: a helper's calls are as anybody's: each its own arguments, environment, streams and end, the same
+// cage as a cold one, and nothing of the call before.
+func TestWarmCage(t *testing.T) {
+	ktest.Require(t, "sh", "userns", "netns")
+	if !inside.Walks {
+		t.Skip("no helper on this architecture")
+	}
+	j := plainJail(t, Config{})
+	if _, err := j.holder.open(); err != nil {
+		ktest.Missing(t, "cgroup", err)
+	}
+	call := func(n int) (told, string) {
+		job := bailey.Job{Command: "sh", Env: []string{fmt.Sprintf("N=%d", n)}, Args: []string{"-c",
+			`read -r line; echo "$1 $N $line"; echo $(echo /tmp/* ~/* /proc/*) $(ulimit -a) $(umask) $(pwd); echo left >/tmp/left; echo left >~/left; echo log >&2; exit $1`,
+			"sh", fmt.Sprint(n)}}
+		r, err := j.Plan(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		in, feed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		fmt.Fprintf(feed, "line %d\n", n)
+		feed.Close()
+		var out, log strings.Builder
+		exit, err := r.Start(t.Context(), nil, bailey.Streams{Stdin: io.Reader(in), Stdout: &out, Stderr: &log})
+		return told{exit, err, out.String(), log.String()}, r.Cage().PlanDigest
+	}
+	_, digest := call(0)
+	cold, _ := call(0) // the second one of its plan has a helper started
+	cold.must(t)
+	h := served(t, j, digest)
+	_, alike, _ := strings.Cut(cold.out, "\n")
+	for n := range 5 {
+		r, _ := call(n)
+		r.must(t)
+		if want := fmt.Sprintf("%d %d line %d\n", n, n, n) + alike; r.out != want || r.log != "log\n" || r.exit.Code != n {
+			t.Errorf("call %d: %q, %q, %d; want %q", n, r.out, r.log, r.exit.Code, want)
+		}
+		if again := served(t, j, digest); again != h || h.calls != n+1 {
+			t.Fatalf("call %d went past its helper, which has had %d calls", n, h.calls)
+		}
+	}
+}

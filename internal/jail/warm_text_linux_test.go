@@ -1,0 +1,68 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"bailey/internal/jail/inside"
+)
+
+// warmSample is the sample without what no helper serves.
+func warmSample() *plan {
+	l := sample()
+	l.proc = false
+	delete(l.binds, "/tmp/in put")
+	p := compose(l, sampleHost(true), samplePlanLimits, "/srv/repo")
+	samePlan(p)
+	return p
+}
+
+// TestGoldenTables: what a helper does once, what for each call, and each system call of its children, is the same on
+// every architecture, and nothing of the plan is left out.
+func TestGoldenTables(t *testing.T) {
+	if !inside.Walks {
+		t.Skip("no helper on this architecture")
+	}
+	p := warmSample()
+	if !p.warmable() {
+		t.Fatal("no helper serves the sample")
+	}
+	lines := strings.Split(p.String(), "\n")
+	var got strings.Builder
+	told := map[int]bool{}
+	for _, s := range p.warmSteps() {
+		told[s.Line] = true
+		text := s.Text
+		if text == "" {
+			text = lines[s.Line-1]
+		}
+		fmt.Fprintf(&got, "%-4s %3d  %s\n", s.When, s.Line, text)
+	}
+	for i, s := range p.steps {
+		if line := 4 + i; !told[line] && s.Op != inside.Signals && s.Op != inside.Descriptors {
+			t.Errorf("of %q nothing is told", lines[line-1])
+		}
+	}
+	if *update {
+		if err := os.WriteFile("testdata/warm.golden", []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/warm.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("what a helper does changed; if that is meant, run with -update\n%s", got.String())
+	}
+}
+
+// TestNoTables: a run that no helper serves has nothing to tell.
+func TestNoTables(t *testing.T) {
+	r := &run{plan: samplePlan(true)}
+	if r.plan.warm = r.plan.warmable(); r.plan.warm || r.Warm() != nil {
+		t.Error("a helper serves a plan with a /proc and a place beneath /tmp")
+	}
+}
