@@ -378,7 +378,7 @@ func TestTableFull(t *testing.T) {
 	if newTable(tab.arena) != nil || newTable(newTestArena(t, 1024)) != nil {
 		t.Error("a table was made where there is no room for its rows")
 	}
-	steps := []Step{{Op: Filter, N: make([]uint64, 4096)}, {Op: Caps}, {Op: Exec, N: []uint64{0, 1}, S: []string{"/bin/true"}}}
+	steps := []Step{{Op: Narrow, N: make([]uint64, 4096)}, {Op: Caps}, {Op: Exec, N: []uint64{0, 1}, S: []string{"/bin/true"}}}
 	all, size := newTestArena(t, 64<<10), 0
 	for ; size <= len(all.b); size += 8 {
 		h := &helper{arena: &arena{b: all.b[:size]}, steps: steps}
