@@ -49,7 +49,7 @@ func TestChildTorture(t *testing.T) {
 			for storms.Load() {
 				begin := time.Now()
 				f()
-				time.Sleep(max(200*time.Microsecond, 4*time.Since(begin))) // all of them together leave the makers half of two cores
+				time.Sleep(min(max(200*time.Microsecond, 4*time.Since(begin)), time.Second)) // all of them together leave the makers half of two cores
 			}
 		})
 	}
