@@ -47,6 +47,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 	if h.spoilt != nil && e.started {
 		h.process.Kill()
 		h.process.Wait() // returns when all that it started is gone
+		e.started = e.exited || h.read()
 	}
 	for i, f := range fds[1:] { // nobody writes any more, so what is there is all
 		if f.Fd >= 0 {
@@ -77,6 +78,13 @@ func (h *helper) hear(e *ending) (over bool) {
 		h.spoilt, e.started = errors.New("the helper ended during a call"), true
 	}
 	return true
+}
+
+// read tells whether the mail was read by what is gone now: the end of a socket with messages in it is ECONNRESET at
+// the other (unix(7)). Mail that nobody read is no call that has begun.
+func (h *helper) read() bool {
+	_, _, err := unix.Recvfrom(int(rawOf(h.mail)), nil, unix.MSG_DONTWAIT)
+	return err != unix.ECONNRESET
 }
 
 // outlets take what a tool writes.
@@ -176,9 +184,11 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 	return g.timedOut, g.cancelled
 }
 
-// report reads what the helper says next.
+// report reads what the helper says next, which comes soon or not at all: one that its last tool has turned must hold
+// up neither this call nor the next.
 func (h *helper) report() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
+	h.stream.SetReadDeadline(time.Now().Add(answerTime))
 	_, err = io.ReadFull(h.stream, b[:])
 	return b[0], binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:]), err
 }

@@ -38,6 +38,7 @@ type run struct {
 	pinned  []pinned            // what is executed as it lies there
 	copied  map[string]*copied  // what is executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
+	large   bool                // its words are more than any helper takes
 	started atomic.Bool
 	lesser  string // why it is the lesser cage, "" for the full one
 	nest    *nest  // of the lesser cage, while it runs
@@ -110,7 +111,7 @@ func (r *run) live(ctx context.Context, steps []inside.Step, s bailey.Streams) (
 	}
 	p.feed(s)
 	e, begun := r.serve(ctx, steps, s, p)
-	if !begun {
+	if !begun && !e.timedOut && !e.cancelled {
 		p.pump(s)
 		e, err = r.cold(ctx, steps, p)
 	}

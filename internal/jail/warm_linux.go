@@ -216,6 +216,7 @@ func (r *run) serve(ctx context.Context, steps []inside.Step, s bailey.Streams, 
 	exec := steps[len(steps)-1]
 	words := exec.S[1:]
 	mail, ok := inside.Mail(h.base, words[:exec.N[0]], words[exec.N[0]:])
+	r.large = !ok
 	if !ok || !h.send(mail, p.inner[:]) {
 		return ending{}, false
 	}
@@ -226,7 +227,7 @@ func (r *run) serve(ctx context.Context, steps []inside.Step, s bailey.Streams, 
 // warmUp starts a helper for the calls to come, if this one's plan deserves it.
 func (r *run) warmUp() {
 	w := &r.jail.warm
-	if r.cage.PlanDigest == "" || !r.plan.warm || !w.want(r.cage.PlanDigest) {
+	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.want(r.cage.PlanDigest) {
 		return
 	}
 	steps := r.plan.wire()
