@@ -47,6 +47,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 	if h.spoilt != nil && e.started {
 		h.process.Kill()
 		h.process.Wait() // returns when all that it started is gone
+		e.started = e.exited || h.read()
 	}
 	for i, f := range fds[1:] { // nobody writes any more, so what is there is all
 		if f.Fd >= 0 {
@@ -78,6 +79,13 @@ func (h *helper) hear(e *ending) (over bool) {
 		h.spoilt, e.started = errors.New("the helper ended during a call"), true
 	}
 	return true
+}
+
+// read tells whether the mail was read by what is gone now: the end of a socket with messages in it is ECONNRESET at
+// the other (unix(7)). Mail that nobody read is no call that has begun.
+func (h *helper) read() bool {
+	_, _, err := unix.Recvfrom(int(rawOf(h.mail)), nil, unix.MSG_DONTWAIT)
+	return err != unix.ECONNRESET
 }
 
 // outlets take what a tool writes.
@@ -177,8 +185,8 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 	return g.timedOut, g.cancelled
 }
 
-// report reads what the helper says next, which takes it milliseconds. Only for the end of a tool may it take longer:
-// there the caller has seen that it says something.
+// report reads what the helper says next, which comes soon or not at all: one that its last tool has turned must hold
+// up neither this call nor the next.
 func (h *helper) report() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
 	h.stream.SetReadDeadline(time.Now().Add(answerTime))

@@ -38,6 +38,7 @@ type run struct {
 	pinned  []pinned            // what is executed as it lies there
 	copied  map[string]*copied  // what is executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
+	large   bool                // its words are more than any helper takes
 	started atomic.Bool
 	lesser  string // why it is the lesser cage, "" for the full one
 	nest    *nest  // of the lesser cage, while it runs
@@ -101,7 +102,7 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 	}
 	p.feed(s)
 	e, begun := r.serve(ctx, h, words, s, p)
-	if !begun {
+	if !begun && !e.timedOut && !e.cancelled {
 		p.pump(s)
 		e, err = r.cold(ctx, words, p)
 	}

@@ -36,24 +36,31 @@ type warmth struct {
 	idle     *time.Timer          // dismisses those that nobody uses
 }
 
-// warmable tells whether a helper can serve the plan: nothing of the host's lies beneath what is made anew for
-// each call, and a control group holds it.
+// warmable tells whether a helper can serve the plan: a control group holds it, nothing of the host's lies beneath what
+// is made anew for each call, and no mount lies in a directory of the host's. There the host takes it away when it
+// replaces what is beneath (rename(2), in another mount namespace), and a mask or a read-only bind with it: a plan for one
+// call has that danger for one call, a helper would keep it.
 func (p *plan) warmable() bool {
 	if p.lesser || p.bounds.layer != layerCgroup || !inside.Walks {
 		return false
 	}
+	over := []string{tmpDir[1:] + "/", homeDir[1:] + "/"}
 	for _, s := range p.steps {
 		at := 0
-		if s.Op == inside.Bind || s.Op == inside.Donated {
+		switch s.Op {
+		case inside.Bind, inside.Donated:
 			at = 1
-		}
-		if at >= len(s.S) || s.Op == inside.Fresh || s.Op == inside.Rule || s.Op == inside.Chdir {
+		case inside.Dir, inside.File, inside.Link:
+		default:
 			continue
 		}
-		for _, own := range [...]string{tmpDir, homeDir} {
-			if strings.HasPrefix(s.S[at], own[1:]+"/") {
+		for _, o := range over {
+			if strings.HasPrefix(s.S[at], o) {
 				return false
 			}
+		}
+		if at == 1 {
+			over = append(over, s.S[at]+"/") // what lies in a bind is bound after it
 		}
 	}
 	return inside.Warmable(p.wire())
@@ -252,6 +259,7 @@ func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Str
 	}
 	defer r.giveBack(h)
 	mail, ok := inside.Mail(h.base, words[1:1+r.argc], words[1+r.argc:])
+	r.large = !ok
 	if !ok || !h.send(mail, p.inner[:]) {
 		return ending{}, false
 	}
@@ -262,7 +270,7 @@ func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Str
 // warmUp starts a helper for the calls to come, if this one's plan deserves it.
 func (r *run) warmUp() {
 	w := &r.jail.warm
-	if r.cage.PlanDigest == "" || !r.plan.warm || !w.want(r.cage.PlanDigest) {
+	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.want(r.cage.PlanDigest) {
 		return
 	}
 	steps := r.plan.wire()

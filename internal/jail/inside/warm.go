@@ -6,8 +6,9 @@ package inside
 //
 // From the gateway it gets, on [Socket]: a letter, which is the [DigestSize] bytes of its plan's digest and the
 // plan's steps; then for each call one byte, [Arm], with two descriptors, the leash and the mailbox. It
-// answers the letter with [Ready] and the digest, each Arm with [Parked], then the end of the tool with [Exited],
-// [Failed] or [Unused], and the end of whatever the tool has left with [Gone]. After an answer of Failed it ends.
+// answers the letter with [Ready] and the digest, each Arm with [Parked] before there is a tool, then the end of the
+// tool with [Exited], [Failed] or [Unused], and the end of whatever the tool has left with [Gone]. After an answer of
+// Failed it ends.
 //
 // Between Parked and its end a call goes past the helper. The tool's process waits at its mailbox, a
 // SOCK_SEQPACKET socket, for one message: the words of [Mail] with the tool's three streams, and executes its

@@ -149,13 +149,13 @@ func (h *helper) call(leash, mail int) bool {
 	pid := 0
 	_, errno := spawn(h.arena, init.rows, init.progress)
 	if errno == 0 {
+		report(Parked, 0, 0) // before there is a tool: without this word none was
 		pid, errno = spawn(h.arena, tool.rows, tool.progress)
 	}
 	if errno != 0 {
 		report(Failed, uint32(len(h.steps)-1), uint32(errno))
 		return false
 	}
-	report(Parked, 0, 0)
 	syscall.Close(leash)
 	syscall.Close(mail)
 	if rules != 0 {
