@@ -190,13 +190,12 @@ func TestTimeIsUpWarm(t *testing.T) {
 	dir, p := writable(t)
 	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: []bailey.Place{p}}
 	file := filepath.Join(dir, "beat")
-	begin := time.Now()
 	r, h := w.hot(t, job, "tidy")
 	if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !w.keeps(h) {
 		t.Errorf("a tool that tidies up at SIGTERM: %+v, the helper is kept: %v", r, w.keeps(h))
 	}
 	w.heat(t, job, "exit", "0")
-	begin = time.Now()
+	begin := time.Now()
 	r, h = w.hot(t, job, "deaf", file)
 	if took := time.Since(begin); r.err != nil || r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) || took < job.Timeout+grace || took > job.Timeout+grace+5*time.Second {
 		t.Errorf("a deaf tool: %+v after %v", r, took)
@@ -207,7 +206,6 @@ func TestTimeIsUpWarm(t *testing.T) {
 	if r, _ := w.hot(t, job, "sleep"); !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // Go's runtime ends with 2
 		t.Errorf("a sleeping tool: %+v", r)
 	}
-	begin = time.Now()
 	for range 20 { // the time is up before the tool can begin, or soon after
 		w.shut.Store(false)
 		job.Timeout = time.Microsecond

@@ -138,8 +138,8 @@ type census struct {
 func (w *warmed) census(t *testing.T) (c census) {
 	t.Helper()
 	w.warm.busy.Wait()
-	w.arming.Lock() // while one is being armed
-	w.arming.Unlock()
+	w.arming.Lock() // so that none is being armed
+	defer w.arming.Unlock()
 	if g, _ := w.holder.open(); g != nil {
 		g.gone.Wait()
 		for _, s := range g.sites {
