@@ -36,6 +36,7 @@ var cages = []struct {
 	{"without proc", func(t *testing.T) (*Jail, *stage) { return full(t, false) }},
 	{"landlock", lesserStage},
 	{"with proc", func(t *testing.T) (*Jail, *stage) { return full(t, true) }},
+	{"warm", warmStage},
 }
 
 // lesserStage is for hosts without namespaces. What such a cage writes belongs to its own uid, where the gateway
@@ -49,6 +50,14 @@ func lesserStage(t *testing.T) (*Jail, *stage) {
 	}
 	s.untouch = s.digest(t)
 	return j, s
+}
+
+// warmStage has every call served by a helper, or none: a proc of its own no helper has.
+func warmStage(t *testing.T) (*Jail, *stage) {
+	w, s := warmJail(t, Config{}), staged(t)
+	w.mask = s.masks
+	s.ready = func(t *testing.T) { w.heat(t, s.job(t), "noop") }
+	return w.Jail, s
 }
 
 func full(t *testing.T, proc bool) (*Jail, *stage) {
@@ -134,6 +143,7 @@ type attacked struct {
 // attack runs the attacker over all probes, or those of s.Only.
 func (s *stage) attack(t *testing.T, j *Jail) attacked {
 	t.Helper()
+	s.ready(t)
 	job := s.job(t, "all")
 	r := ask(t, j, job)
 	if r.err != nil || r.log != "" {
@@ -187,6 +197,7 @@ func results(t *testing.T, out string) map[string]battery.Result {
 // sibling starts a cage that leaves what it can and stays until the returned function is called.
 func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	t.Helper()
+	s.ready(t)
 	r, err := j.Plan(t.Context(), s.job(t, "plant"))
 	if err != nil {
 		t.Fatal(err)

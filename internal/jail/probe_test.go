@@ -5,6 +5,7 @@ package jail
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,13 +37,16 @@ func testMain(m *testing.M) int {
 	if os.Args[0] == inside.Name {
 		return 1 // meant to be PID 1 and is not: a cage that a test weakened
 	}
+	if os.Args[0] == falseName {
+		return falseMain(os.Args[1])
+	}
 	if os.Getenv(gatewayEnv) != "" {
 		return gatewayMain()
 	}
 	if probe = os.Getenv(probeEnv); probe != "" {
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "jail-probe-")
+	dir, err := os.MkdirTemp("/var/tmp", "jail-probe-") // a warm helper serves no tool that lies beneath a cage's own /tmp
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -63,7 +67,17 @@ func testMain(m *testing.M) int {
 }
 
 // TestOrdinaryUser runs this package's tests once more, as a user without rights.
-func TestOrdinaryUser(t *testing.T) {
+func TestOrdinaryUser(t *testing.T) { asStranger(t, func(int) func() { return func() {} }) }
+
+// TestOrdinaryUserWithGroups runs those that take a helper, which a user has who was given control groups.
+func TestOrdinaryUserWithGroups(t *testing.T) {
+	asStranger(t, func(pid int) func() { return delegate(t, pid) },
+		"-test.run=^Test(Battery|Survivors|Warm.*|OnDemandIsWarm|Killed.*|ParkedBefore.*|TimeIsUpWarm|CancelledWarm|TooMuch.*|NothingIsLeftOfACall|TwoLive.*|NoBound.*|HelpersAre.*|TenThousandCalls|FalseHelper)$", "-test.short")
+}
+
+// asStranger starts this program once more, as another user, and gives it groups before it begins.
+func asStranger(t *testing.T, give func(pid int) func(), args ...string) {
+	t.Helper()
 	ktest.Require(t, "root", "userns")
 	if testing.Short() {
 		t.Skip("short")
@@ -75,13 +89,34 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Chown(home, stranger, strangers); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.count=1", "-test.timeout=5m")
+	// It waits for a line until it is in the groups it was given.
+	this, err := os.Open(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer this.Close()
+	cmd := exec.Command("/bin/sh", "-c", `read line; exec /proc/self/fd/3 "$@"`, "jail.test", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd.Args = append(cmd.Args, args...)
+	cmd.ExtraFiles = []*os.File{this}
 	cmd.Env = append(os.Environ(), probeEnv+"="+probe, "HOME="+home, "TMPDIR="+home)
 	if os.Getenv("BAILEY_KERNEL") != "" { // what was found above; root this process is not
 		cmd.Env = append(cmd.Env, "BAILEY_KERNEL=require:userns,netns")
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: strangers}}
-	out, err := cmd.CombinedOutput()
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	wait, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer give(cmd.Process.Pid)()
+	wait.Write([]byte("\n"))
+	wait.Close()
+	err = cmd.Wait()
+	out := log.Bytes()
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "--- SKIP") || strings.Contains(line, "needs ") {
 			t.Log(strings.TrimSpace(line))
@@ -89,6 +124,45 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatalf("as uid %d: %v\n%s", stranger, err, out)
+	}
+}
+
+// delegate puts a process into control groups that belong to the stranger, where this one can make any.
+func delegate(t *testing.T, pid int) (remove func()) {
+	t.Helper()
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	hierarchies, err := locate(string(own), string(mounts))
+	if err != nil {
+		t.Log(err)
+	}
+	var dirs []string
+	for _, h := range hierarchies {
+		dir := filepath.Join(h.mount, fmt.Sprintf("jail-test-%d", os.Getpid()))
+		if h.version == 2 {
+			writeKnob(filepath.Join(h.mount, "cgroup.subtree_control"), "+"+strings.Join(h.controllers, " +"))
+		}
+		err := os.Mkdir(dir, 0o755)
+		for _, name := range []string{"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control", "tasks"} {
+			os.Chown(filepath.Join(dir, name), stranger, strangers)
+		}
+		if err = errors.Join(err, writeKnob(filepath.Join(dir, "cgroup.procs"), fmt.Sprint(pid))); err != nil {
+			t.Log(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	return func() {
+		for _, dir := range dirs {
+			bases, _ := filepath.Glob(filepath.Join(dir, basePrefix+"*"))
+			for _, base := range bases {
+				sites, _ := filepath.Glob(base + "/*-*")
+				for _, site := range sites {
+					clearSite(site)
+				}
+				unix.Rmdir(base)
+			}
+			clearGroup(dir, patience)
+		}
 	}
 }
 

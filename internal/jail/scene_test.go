@@ -34,6 +34,8 @@ type stage struct {
 	nice    int // the victim's priority as the kernel says it
 	signals chan os.Signal
 	untouch string // digest of what must stay as it is
+
+	ready func(*testing.T) // before each call that is to be judged: has it be the kind of call that is meant
 }
 
 // staged builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
@@ -53,7 +55,7 @@ func stagedFor(t *testing.T, uid int) *stage {
 	os.Chmod(root, 0o755)
 	s := &stage{Scene: battery.Scene{Token: random(t), Kind: "full", RO: filepath.Join(root, "ro"), RW: filepath.Join(root, "rw"),
 		Secret: filepath.Join(root, "secret"), Canary: filepath.Join(root, "canary"), Home: homeDir, Tmp: tmpDir,
-		Pids: []int{os.Getpid()}, Tasks: defaultTasks + ownTasks, Memory: defaultData}}
+		Pids: []int{os.Getpid()}, Tasks: defaultTasks + ownTasks, Memory: defaultData}, ready: func(*testing.T) {}}
 	if parent := os.Getppid(); parent != 1 { // a number that means something else in a cage
 		s.Pids = append(s.Pids, parent)
 	}

@@ -29,6 +29,7 @@ func TestSurvivors(t *testing.T) {
 
 func (s *stage) outlive(t *testing.T, j *Jail) {
 	for _, way := range battery.Ways {
+		s.ready(t)
 		begin := time.Now()
 		r := ask(t, j, s.job(t, "survive", way)).must(t)
 		if took := time.Since(begin); took > 10*time.Second || !slices.Contains([]string{"left", "refused:"}, strings.Fields(r.out + " -")[0]) && way != "flooder" {
@@ -43,6 +44,7 @@ func (s *stage) outlive(t *testing.T, j *Jail) {
 // seen shows that what lingers in a cage can be seen from outside while it runs.
 func (s *stage) seen(t *testing.T, j *Jail) {
 	t.Helper()
+	s.ready(t)
 	r, err := j.Plan(t.Context(), s.job(t, "linger", s.Token))
 	if err != nil {
 		t.Fatal(err)

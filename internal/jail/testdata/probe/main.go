@@ -119,6 +119,17 @@ var verbs = map[string]func([]string){
 		say(err)
 		finish(p)
 	},
+	"count": count,
+	"floods": func(a []string) {
+		done := make(chan error)
+		go func() { done <- flow(os.Stderr, a[0]) }()
+		if flow(os.Stdout, a[0]) != nil || <-done != nil {
+			os.Exit(5)
+		}
+	},
+	"words":  func(a []string) { fmt.Printf("%q", a) },
+	"state":  func([]string) { state() },
+	"litter": litter,
 	"parent": func([]string) { fmt.Println(os.Getppid()) },
 	"breed":  func(a []string) { breed(a[0]) },
 }
@@ -251,6 +262,21 @@ func beat(a []string) {
 	}
 }
 
+// count adds one byte to a file for each time that it runs, and ends when its time is up.
+func count(a []string) {
+	f, err := os.OpenFile(a[0], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err == nil {
+		_, err = f.WriteString(".")
+	}
+	if err != nil {
+		os.Exit(9)
+	}
+	if len(a) > 1 {
+		d, _ := time.ParseDuration(a[1])
+		time.Sleep(d)
+	}
+}
+
 func tidy([]string) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM)
@@ -261,14 +287,21 @@ func tidy([]string) {
 }
 
 func flood(a []string) {
+	if flow(os.Stdout, a[0]) != nil {
+		os.Exit(5)
+	}
+}
+
+func flow(to *os.File, bytes string) error {
 	var n int
-	fmt.Sscan(a[0], &n)
+	fmt.Sscan(bytes, &n)
 	b := []byte(strings.Repeat("x", 64<<10))
 	for ; n > 0; n -= len(b) {
-		if _, err := os.Stdout.Write(b[:min(n, len(b))]); err != nil {
-			os.Exit(5)
+		if _, err := to.Write(b[:min(n, len(b))]); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // attack tries everything that could read or steer PID 1.

@@ -1,0 +1,339 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// childrenOf are the pids of a process's children, in the order of their birth.
+func childrenOf(pid int) (list []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, word := range strings.Fields(string(text)) {
+		n, _ := strconv.Atoi(word)
+		list = append(list, n)
+	}
+	return list
+}
+
+// begun waits until a file is there that a tool makes.
+func begun(t testing.TB, file string) {
+	t.Helper()
+	for begin := time.Now(); size(file) == 0; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Error("the tool never began")
+			return
+		}
+	}
+}
+
+// TestKilledInTheCall: whatever of a warm call is killed, a tool that has begun is not run again, and the jail goes on.
+func TestKilledInTheCall(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		victim func(h *helper) int
+		kept   bool // the helper lives
+	}{
+		{"helper", func(h *helper) int { return h.process.Pid }, false},
+		{"PID 1", func(h *helper) int { return childrenOf(h.process.Pid)[0] }, true},
+		{"tool", func(h *helper) int { return childrenOf(h.process.Pid)[1] }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := warmJail(t, Config{})
+			dir, p := writable(t)
+			file := filepath.Join(dir, "runs")
+			job := bailey.Job{Places: []bailey.Place{p}}
+			h := w.heat(t, job, "exit", "0")
+			w.shut.Store(false) // so that it could be run again
+			killed := make(chan struct{})
+			go func() { begun(t, file); unix.Kill(c.victim(h), unix.SIGKILL); close(killed) }()
+			begin := time.Now()
+			r := ask(t, w.Jail, job, "count", file, "60s")
+			<-killed
+			if r.err != nil || r.exit != (bailey.Exit{Code: 137}) || size(file) != 1 || h.calls != 1 || time.Since(begin) > 10*time.Second {
+				t.Errorf("%+v, %d runs, %d calls of the helper, after %v", r, size(file), h.calls, time.Since(begin))
+			}
+			if kept := w.keeps(h); kept != c.kept {
+				t.Errorf("the helper is kept: %v", kept)
+			}
+			if r := ask(t, w.Jail, job, "count", file); r.err != nil || r.exit.Code != 0 || size(file) != 2 {
+				t.Errorf("the next call: %+v, %d runs", r, size(file)-1)
+			}
+		})
+	}
+}
+
+// TestKilledBetweenCalls: of a helper, or of the cage that it has ready, that is killed while nothing runs, the next
+// call knows nothing: it runs once.
+func TestKilledBetweenCalls(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		for name, victim := range map[string]func(h *helper) []int{
+			"helper":         func(h *helper) []int { return []int{h.process.Pid} },
+			"what it parked": func(h *helper) []int { return childrenOf(h.process.Pid) },
+			"PID 1":          func(h *helper) []int { return childrenOf(h.process.Pid)[:1] },
+			"parked tool":    func(h *helper) []int { return childrenOf(h.process.Pid)[1:] },
+		} {
+			if onDemand && name != "helper" { // it has none
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/on demand %v", name, onDemand), func(t *testing.T) {
+				w := warmJail(t, Config{OnDemand: onDemand})
+				dir, p := writable(t)
+				file := filepath.Join(dir, "runs")
+				job := bailey.Job{Places: []bailey.Place{p}}
+				h := w.heat(t, job, "exit", "0")
+				w.shut.Store(false)
+				victims := victim(h)
+				if name == "helper" {
+					victims = append(victims, childrenOf(h.process.Pid)...)
+				}
+				for _, pid := range victims {
+					unix.Kill(pid, unix.SIGKILL)
+				}
+				for _, pid := range victims { // what is still dying may take a call yet, which has begun then
+					for running(pid) {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				for runs := range 3 {
+					if r := ask(t, w.Jail, job, "count", file); r.err != nil || r.exit != (bailey.Exit{}) || size(file) != runs+1 {
+						t.Errorf("%+v, %d runs", r, size(file)-runs)
+					}
+				}
+				w.warm.busy.Wait()
+				if name == "helper" && w.keeps(h) {
+					t.Error("a dead helper is kept")
+				}
+			})
+		}
+	}
+}
+
+// TestKilledBeforeTheMailIsRead: a call whose mail nobody has read when its helper dies has not begun, and runs once.
+func TestKilledBeforeTheMailIsRead(t *testing.T) {
+	w := warmJail(t, Config{})
+	dir, p := writable(t)
+	file := filepath.Join(dir, "runs")
+	job := bailey.Job{Places: []bailey.Place{p}}
+	h := w.heat(t, job, "exit", "0")
+	w.shut.Store(false)
+	parked := childrenOf(h.process.Pid)[1]
+	unix.Kill(parked, unix.SIGSTOP)
+	for status := []byte(nil); !bytes.Contains(status, []byte("State:\tT")); {
+		status, _ = os.ReadFile(fmt.Sprintf("/proc/%d/status", parked))
+	}
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		unix.Kill(h.process.Pid, unix.SIGKILL)
+	}()
+	r := ask(t, w.Jail, job, "count", file)
+	if r.err != nil || r.exit != (bailey.Exit{}) || size(file) != 1 || h.calls != 1 {
+		t.Errorf("%+v, %d runs, %d calls of the helper", r, size(file), h.calls)
+	}
+	if w.keeps(h) {
+		t.Error("a dead helper is kept")
+	}
+}
+
+// TestParkedBeforeTheTool: a helper says that it has a cage before there is a tool in it. So one that ended without
+// a word had none, and the call can be begun elsewhere.
+func TestParkedBeforeTheTool(t *testing.T) {
+	w := warmJail(t, Config{OnDemand: true})
+	h := w.heat(t, bailey.Job{}, "exit", "0")
+	w.warm.pick(h.digest)
+	for _, s := range h.groups.sites {
+		dir := filepath.Join(s.dir, h.hold.(*cgroup).name)
+		if now := strings.TrimSpace(readKnob(dir + "/pids.current")); now != "" {
+			n, _ := strconv.Atoi(now)
+			if err := writeKnob(dir+"/pids.max", strconv.Itoa(n+1)); err != nil { // enough for PID 1 and not for the tool
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := h.arm(); err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	for {
+		kind, _, _, err := h.report()
+		if err != nil {
+			break
+		}
+		said += string(rune(kind))
+	}
+	if said != string([]rune{inside.Parked, inside.Failed}) {
+		t.Errorf("a helper that can have no tool says %q", said)
+	}
+	h.spoilt = errors.New("a test has used it")
+	w.warm.drop(h)
+}
+
+// TestTimeIsUpWarm: a warm tool is asked to end when its time is up, and ended when it does not.
+func TestTimeIsUpWarm(t *testing.T) {
+	w := warmJail(t, Config{})
+	dir, p := writable(t)
+	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: []bailey.Place{p}}
+	file := filepath.Join(dir, "beat")
+	r, h := w.hot(t, job, "tidy")
+	if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !w.keeps(h) {
+		t.Errorf("a tool that tidies up at SIGTERM: %+v, the helper is kept: %v", r, w.keeps(h))
+	}
+	w.heat(t, job, "exit", "0")
+	begin := time.Now()
+	r, h = w.hot(t, job, "deaf", file)
+	if took := time.Since(begin); r.err != nil || r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) || took < job.Timeout+grace || took > job.Timeout+grace+5*time.Second {
+		t.Errorf("a deaf tool: %+v after %v", r, took)
+	}
+	if w.keeps(h) || alive(h.process.Pid) {
+		t.Error("a helper that was killed is kept")
+	}
+	if r, _ := w.hot(t, job, "sleep"); !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // Go's runtime ends with 2
+		t.Errorf("a sleeping tool: %+v", r)
+	}
+	for range 20 { // the time is up before the tool can begin, or soon after
+		w.shut.Store(false)
+		job.Timeout = time.Microsecond
+		if r := ask(t, w.Jail, job, "sleep"); !r.exit.TimedOut && bailey.KindOf(r.err) != bailey.Unavailable {
+			t.Errorf("no time at all: %+v", r)
+		}
+	}
+}
+
+// TestCancelledWarm: a call whose caller is gone is ended at once, or asked to end, and its helper serves no other
+// when it was ended.
+func TestCancelledWarm(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause error
+		verb  string
+		kept  bool
+		code  int
+	}{
+		"hard":            {errors.New("stopped"), "deaf", false, 137},
+		"gentle, heard":   {bailey.Gentle{Cause: errors.New("stopped")}, "tidy", true, 7},
+		"gentle, unheard": {bailey.Gentle{Cause: errors.New("stopped")}, "deaf", false, 137},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := warmJail(t, Config{})
+			dir, p := writable(t)
+			file := filepath.Join(dir, "beat")
+			job := bailey.Job{Places: []bailey.Place{p}, Command: probe, Args: []string{c.verb, file}}
+			h := w.heat(t, job, "exit", "0")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var once sync.Once
+			out := writerFunc(func(b []byte) (int, error) { once.Do(func() { cancel(c.cause) }); return len(b), nil }) // tidy says that it waits
+			if c.verb == "deaf" {
+				go func() { begun(t, file); cancel(c.cause) }()
+			}
+			exit, err := start(ctx, w.Jail, job, nil, bailey.Streams{Stdout: out})
+			if exit.Code != c.code || (c.code == 137) != errors.Is(err, c.cause) || h.calls != 1 {
+				t.Errorf("%+v, %v; the helper has served %d", exit, err, h.calls)
+			}
+			if c.verb == "deaf" && !still(t, file) {
+				t.Error("the tool lives")
+			}
+			if kept := w.keeps(h); kept != c.kept || alive(h.process.Pid) != c.kept {
+				t.Errorf("the helper is kept: %v", kept)
+			}
+			if r, _ := w.hot(t, bailey.Job{Places: job.Places}, "exit", "3"); r.exit.Code != 3 {
+				t.Errorf("the next call: %+v", r)
+			}
+		})
+	}
+}
+
+// TestWarmStreams: what goes in and out of a warm tool is what goes in and out of any.
+func TestWarmStreams(t *testing.T) {
+	w := warmJail(t, Config{})
+	const much = 32 << 20
+	run := func(s bailey.Streams, args ...string) bailey.Exit {
+		t.Helper()
+		h := w.heat(t, bailey.Job{}, "exit", "0")
+		before := h.calls
+		exit, err := start(t.Context(), w.Jail, bailey.Job{Command: probe, Args: args}, nil, s)
+		if err != nil || h.calls != before+1 {
+			t.Errorf("%v: %v, the helper has served %d", args, err, h.calls-before)
+		}
+		return exit
+	}
+	var all, log bytes.Buffer
+	if exit := run(bailey.Streams{Stdout: &all, Stderr: &log}, "floods", fmt.Sprint(much)); exit.Code != 0 || all.Len() != much || log.Len() != much {
+		t.Errorf("two floods: %+v, %d and %d bytes", exit, all.Len(), log.Len())
+	}
+	bad := &badWriter{}
+	if exit := run(bailey.Streams{Stdout: bad}, "flood", fmt.Sprint(much)); exit.Code != 0 || bad.n == 0 || bad.n > 64<<10 {
+		t.Errorf("a flood into a broken writer: %+v, %d bytes tried", exit, bad.n)
+	}
+	slow := 0
+	if exit := run(bailey.Streams{Stdout: writerFunc(func(b []byte) (int, error) { time.Sleep(10 * time.Millisecond); slow += len(b); return len(b), nil })}, "flood", "1000000"); exit.Code != 0 || slow != 1000000 {
+		t.Errorf("a flood into a slow writer: %+v, %d bytes", exit, slow)
+	}
+	if exit := run(bailey.Streams{}, "flood", fmt.Sprint(much)); exit.Code != 0 {
+		t.Errorf("a flood nobody wants: %+v", exit)
+	}
+	var out bytes.Buffer
+	if run(bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}, "cat"); out.String() != "hello" {
+		t.Errorf("stdin came out as %q", out.String())
+	}
+	open, end := io.Pipe() // a reader that never ends must not hold the call
+	defer end.Close()
+	if exit := run(bailey.Streams{Stdin: open}, "exit", "4"); exit.Code != 4 {
+		t.Errorf("with an open stdin: %+v", exit)
+	}
+	if exit := run(bailey.Streams{Stdin: endless{}}, "exit", "4"); exit.Code != 4 {
+		t.Errorf("with a stdin without end: %+v", exit)
+	}
+	for _, verb := range []string{"die", "killall"} {
+		if exit := run(bailey.Streams{}, verb); (exit.Code == 137) != (verb == "die") {
+			t.Errorf("%s: %+v", verb, exit)
+		}
+	}
+}
+
+// TestTooMuchForTheMailbox: words that do not fit go the cold way, and come out as they were; those that just fit are
+// served by the helper.
+func TestTooMuchForTheMailbox(t *testing.T) {
+	w := warmJail(t, Config{})
+	h := w.heat(t, bailey.Job{}, "exit", "0")
+	w.shut.Store(false)
+	many := func(n int) []string { return strings.Fields(strings.Repeat("w ", n)) }
+	for _, c := range []struct {
+		name string
+		args []string
+		warm bool
+	}{
+		{"few", many(3), true},
+		{"509 words and the program's own", many(509), true},
+		{"510", many(510), false},
+		{"4000", many(4000), false},
+		{"a long one", []string{strings.Repeat("x", 50<<10)}, true},
+		{"one too long", []string{strings.Repeat("x", 64<<10)}, false},
+		{"two together too long", []string{strings.Repeat("x", 40<<10), strings.Repeat("y", 40<<10)}, false},
+		{"empty words", []string{"", "", ""}, true},
+	} {
+		before := h.calls
+		r := ask(t, w.Jail, bailey.Job{}, append([]string{"words"}, c.args...)...)
+		if r.err != nil || r.exit.Code != 0 || r.out != fmt.Sprintf("%q", c.args) || (h.calls == before+1) != c.warm {
+			t.Errorf("%s: %v, %+v, %d bytes of %d; a helper's: %v", c.name, r.err, r.exit, len(r.out), len(fmt.Sprintf("%q", c.args)), h.calls > before)
+		}
+		if !w.keeps(h) {
+			t.Fatalf("%s: the helper is gone", c.name)
+		}
+	}
+}

@@ -1,0 +1,336 @@
+//go:build linux
+
+package jail
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// falseName makes a test binary a helper that its last tool has turned: it speaks as a helper does up to the point
+// where its first argument has it do otherwise.
+const falseName = "bailey-false"
+
+func falseMain(lie string) int {
+	say := func(kind byte, x, y uint32) {
+		b := []byte{kind, byte(x), byte(x >> 8), byte(x >> 16), byte(x >> 24), byte(y), byte(y >> 8), byte(y >> 16), byte(y >> 24)}
+		unix.Write(inside.Socket, b)
+	}
+	b := make([]byte, 1<<20)
+	silent := func() { // and gone with the gateway
+		for n := 1; n > 0; {
+			n, _ = unix.Read(inside.Socket, b)
+		}
+		os.Exit(1)
+	}
+	n := 0
+	for n < 4 || n < 4+int(binary.LittleEndian.Uint32(b)) {
+		got, _, _, _, err := unix.Recvmsg(inside.Socket, b[n:], make([]byte, 4096), 0)
+		if err != nil || got == 0 {
+			return 1
+		}
+		n += got
+	}
+	digest := slices.Clone(b[4 : 4+inside.DigestSize])
+	switch lie {
+	case "no handshake":
+		return 1
+	case "a silent handshake":
+		silent()
+	case "another plan":
+		digest[31] ^= 1
+	case "half a handshake":
+		say(inside.Ready, 4096, 0)
+		unix.Write(inside.Socket, digest[:20])
+		return 1
+	case "a failure":
+		say(inside.Failed, 3, uint32(unix.ENOENT))
+		return 1
+	case "an unready handshake":
+		say(inside.Parked, 0, 0)
+		unix.Write(inside.Socket, digest)
+		silent()
+	}
+	say(inside.Ready, 4096, 0)
+	unix.Write(inside.Socket, digest)
+	for {
+		rights := make([]byte, 256)
+		n, m, _, _, err := unix.Recvmsg(inside.Socket, b[:1], rights, 0)
+		if err != nil || n == 0 {
+			return 0
+		}
+		messages, err := unix.ParseSocketControlMessage(rights[:m])
+		if err != nil || len(messages) != 1 {
+			return 1
+		}
+		fds, _ := unix.ParseUnixRights(&messages[0])
+		switch lie {
+		case "dies when armed":
+			return 1
+		case "silent when armed":
+			silent()
+		case "Exited for Parked":
+			say(inside.Exited, 0, 0)
+			silent()
+		case "fails when armed":
+			say(inside.Failed, 1, uint32(unix.EIO))
+			return 1
+		}
+		say(inside.Parked, 0, 0)
+		if n, _, _, _, err := unix.Recvmsg(fds[1], b, make([]byte, 256), 0); n == 0 || err != nil {
+			return 1
+		}
+		switch lie {
+		case "dies in the call":
+			return 1
+		case "silent in the call":
+			silent()
+		case "half a report":
+			unix.Write(inside.Socket, []byte{inside.Exited, 0, 0})
+			silent()
+		case "half a report, and dies":
+			unix.Write(inside.Socket, []byte{inside.Exited, 0, 0})
+			return 1
+		case "noise":
+			unix.Write(inside.Socket, []byte("noisenoisenoisenoise"))
+			silent()
+		case "Gone for Exited":
+			say(inside.Gone, 0, 0)
+		case "Parked for Exited":
+			say(inside.Parked, 0, 0)
+		case "Ready for Exited":
+			say(inside.Ready, 1, 2)
+		case "Exited, and dies":
+			say(inside.Exited, 0, 0)
+			return 1
+		case "Exited, and silent":
+			say(inside.Exited, 0, 0)
+			silent()
+		case "Exited, half of Gone":
+			say(inside.Exited, 0, 0)
+			unix.Write(inside.Socket, []byte{inside.Gone})
+			silent()
+		case "Exited twice":
+			say(inside.Exited, 0, 0)
+			say(inside.Exited, 7<<8, 0)
+		case "a flood":
+			for {
+				say(inside.Exited, 0, 0)
+			}
+		case "fails":
+			say(inside.Failed, 1, uint32(unix.EIO))
+			return 1
+		case "fails nowhere":
+			say(inside.Failed, 1<<31, 1<<31)
+			return 1
+		case "Unused, and silent":
+			say(inside.Unused, 0, 0)
+			silent()
+		}
+		silent()
+	}
+}
+
+// turned has a false helper wait for calls of the job's plan.
+func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, error) {
+	t.Helper()
+	planned, err := w.Plan(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planned.Close()
+	r := planned.(*run)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "helper")
+	unix.SetNonblock(pair[0], true)
+	p, err := os.StartProcess(self, []string{falseName, lie}, &os.ProcAttr{Files: []*os.File{inside.Socket: theirs}})
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &helper{child: child{process: p, stream: os.NewFile(uintptr(pair[0]), "helper")}, digest: r.cage.PlanDigest, bounds: r.plan.bounds,
+		mounts: table, ready: make(chan struct{})}
+	if h.hold, err = w.holder.hold(p); err != nil {
+		t.Fatal(err)
+	}
+	h.groups, _ = w.holder.open()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	sum, _ := hex.DecodeString(h.digest)
+	if err := h.build(sum, r.plan.wire(), []*os.File{null, null, null}); err != nil {
+		h.dismiss()
+		return h, err
+	}
+	w.warm.mu.Lock()
+	w.warm.starting++
+	w.warm.mu.Unlock()
+	w.warm.busy.Add(1)
+	w.warm.started(h.digest, h, nil)
+	return h, nil
+}
+
+// TestFalseHelper: whatever a helper says that its last tool has turned, a call ends within its time, its tool is not
+// run by the gateway where the helper may have run it, and runs once where it can not, and the helper gets no other.
+func TestFalseHelper(t *testing.T) {
+	const timeout = 1500 * time.Millisecond
+	killed := bailey.Exit{Code: 137}
+	late := bailey.Exit{Code: 137, TimedOut: true}
+	fine := bailey.Exit{}
+	for _, c := range []struct {
+		lie  string
+		exit bailey.Exit
+		runs int // by the gateway, on the cold way
+	}{
+		{"dies when armed", fine, 1},
+		{"Exited for Parked", fine, 1},
+		{"fails when armed", fine, 1},
+		{"dies in the call", killed, 0},
+		{"silent in the call", late, 0},
+		{"half a report", late, 0},
+		{"half a report, and dies", killed, 0},
+		{"noise", killed, 0},
+		{"Gone for Exited", killed, 0},
+		{"Parked for Exited", killed, 0},
+		{"Ready for Exited", killed, 0},
+		{"Exited, and dies", fine, 0},
+		{"Exited, and silent", fine, 0},
+		{"Exited, half of Gone", fine, 0},
+		{"Exited twice", fine, 0},
+		{"a flood", fine, 0},
+		// What a helper says of a call that it was given is believed, as PID 1 of any cage is: one that lies could run
+		// the tool itself as often as it likes.
+		{"fails", fine, 1},
+		{"fails nowhere", fine, 1},
+		{"Unused, and silent", fine, 1},
+	} {
+		for _, onDemand := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/on demand %v", c.lie, onDemand), func(t *testing.T) {
+				if slices.Contains([]string{"Exited, and silent", "Exited, half of Gone", "Unused, and silent"}, c.lie) && testing.Short() { // answerTime each
+					t.Skip("short")
+				}
+				t.Parallel()
+				w := warmJail(t, Config{OnDemand: onDemand})
+				dir, p := writable(t)
+				file := filepath.Join(dir, "runs")
+				job := bailey.Job{Command: probe, Args: []string{"count", file}, Places: []bailey.Place{p}, Timeout: timeout}
+				h, err := w.turned(t, job, c.lie)
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				exit, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
+				took := time.Since(begin)
+				if err != nil || exit != c.exit || size(file) != c.runs {
+					t.Errorf("%+v, %v, %d runs; want %+v, %d", exit, err, size(file), c.exit, c.runs)
+				}
+				if took > timeout+grace+answerTime+3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				before := size(file)
+				job.Timeout = time.Minute
+				begin = time.Now()
+				exit, err = start(t.Context(), w.Jail, job, nil, bailey.Streams{})
+				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > answerTime+5*time.Second {
+					t.Errorf("the next call: %+v, %v, %d runs, after %v", exit, err, size(file)-before, time.Since(begin))
+				}
+				w.warm.busy.Wait()
+				if slices.Contains(w.warm.helpers, h) || alive(h.process.Pid) {
+					t.Error("the helper was kept")
+				}
+			})
+		}
+	}
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// TestSilentWhenArmed: a helper that never has a cage ready is waited for as long as answers may take, and is in
+// nobody's way then.
+func TestSilentWhenArmed(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		t.Run(fmt.Sprintf("on demand %v", onDemand), func(t *testing.T) {
+			t.Parallel()
+			w := warmJail(t, Config{OnDemand: onDemand})
+			job := bailey.Job{Command: probe, Args: []string{"exit", "5"}, Timeout: 1500 * time.Millisecond}
+			turned := make(chan *helper)
+			go func() { h, _ := w.turned(t, job, "silent when armed"); turned <- h }()
+			for begin := time.Now(); len(w.warm.all()) == 0 && time.Since(begin) < 5*time.Second; {
+				time.Sleep(time.Millisecond)
+			}
+			begin := time.Now()
+			_, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
+			if took := time.Since(begin); took > answerTime+3*time.Second {
+				t.Errorf("%v, %v", err, took)
+			}
+			if onDemand && bailey.KindOf(err) != bailey.Unavailable || !onDemand && err != nil {
+				t.Errorf("%v", err)
+			}
+			w.warm.busy.Wait()
+			if h := <-turned; alive(h.process.Pid) && slices.Contains(w.warm.all(), h) {
+				t.Error("the helper was kept")
+			}
+			job.Timeout = time.Minute
+			if exit, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{}); err != nil || exit.Code != 5 {
+				t.Errorf("the next call: %+v, %v", exit, err)
+			}
+		})
+	}
+}
+
+func (w *warmth) all() []*helper {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.helpers)
+}
+
+// TestFalseHandshake: a helper that is not this program with this plan gets no call.
+func TestFalseHandshake(t *testing.T) {
+	w := warmJail(t, Config{})
+	for _, lie := range []string{"no handshake", "another plan", "half a handshake", "a failure", "an unready handshake", "a silent handshake"} {
+		begin := time.Now()
+		h, err := w.turned(t, bailey.Job{Command: probe}, lie)
+		if err == nil || time.Since(begin) > answerTime+5*time.Second || alive(h.process.Pid) {
+			t.Errorf("%s: %v after %v", lie, err, time.Since(begin))
+		}
+	}
+	if err := sameProgram(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+	sleeper, err := os.StartProcess("/bin/sleep", []string{"bailey-warm", "60"}, &os.ProcAttr{})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer sleeper.Wait()
+	defer sleeper.Kill()
+	var wrong error
+	for begin := time.Now(); wrong == nil && time.Since(begin) < 5*time.Second; time.Sleep(time.Millisecond) { // it is a copy of this one until it executes
+		wrong = sameProgram(sleeper.Pid)
+	}
+	if wrong == nil || !strings.Contains(wrong.Error(), "another program") && !errors.Is(wrong, os.ErrNotExist) {
+		t.Errorf("another program is taken for this one: %v", wrong)
+	}
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
+)
+
+// A warmed jail's cold way can be shut: what no helper serves then fails, so what succeeds was warm.
+type warmed struct {
+	*Jail
+	shut atomic.Bool
+	cold atomic.Int64 // first processes of cages that are no helper's
+}
+
+func warmJail(t testing.TB, cfg Config) *warmed {
+	t.Helper()
+	ktest.Require(t, "userns", "netns")
+	if !inside.Walks {
+		ktest.Missing(t, "warm-helpers", os.ErrNotExist)
+	}
+	w := &warmed{Jail: plainJail(t, cfg)}
+	if _, err := w.holder.open(); err != nil {
+		ktest.Missing(t, "cgroup", err)
+	}
+	w.weaken = func(how *syscall.SysProcAttr) {
+		if slices.Contains(how.AmbientCaps, unix.CAP_SYS_CHROOT) { // which helpers alone have
+			return
+		}
+		if w.cold.Add(1); w.shut.Load() {
+			how.Chroot = "/no/such/directory"
+		}
+	}
+	return w
+}
+
+// heat returns a helper that waits for a call of the job's plan, and shuts the cold way. The job itself is run on
+// the cold way until there is one, with the arguments given, which must do nothing.
+func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
+	t.Helper()
+	if job.Command == "" {
+		job.Command = probe
+	}
+	job.Args = args
+	r, err := w.Plan(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := r.Cage().PlanDigest
+	r.Close()
+	w.shut.Store(false)
+	for begin := time.Now(); ; {
+		if h := w.waiting(digest); h != nil {
+			w.shut.Store(true)
+			w.arming.Lock()
+			c := w.armed
+			if w.armed = nil; c != nil {
+				w.Jail.mounts.Close()
+				w.Jail.mounts = nil
+			}
+			w.arming.Unlock()
+			if c != nil {
+				c.dismiss()
+			}
+			return h
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("no helper comes for\n%s", r.Cage().Plan)
+		}
+		ask(t, w.Jail, job).must(t)
+	}
+}
+
+// waiting is a helper that is ready for a call of a plan, nil when there is none even after all that are busy with
+// themselves are done.
+func (w *warmed) waiting(digest string) *helper {
+	w.warm.busy.Wait()
+	w.warm.mu.Lock()
+	defer w.warm.mu.Unlock()
+	k := slices.IndexFunc(w.warm.helpers, func(h *helper) bool { return h.digest == digest && !h.taken && h.waits() && h.fit() })
+	if k < 0 {
+		return nil
+	}
+	return w.warm.helpers[k]
+}
+
+// keeps tells whether the jail keeps the helper for further calls.
+func (w *warmed) keeps(h *helper) bool {
+	return w.waiting(h.digest) != nil && slices.Contains(w.warm.helpers, h)
+}
+
+// hot runs the probe in a helper's cage, and returns that helper as well.
+func (w *warmed) hot(t testing.TB, job bailey.Job, args ...string) (told, *helper) {
+	t.Helper()
+	h := w.heat(t, job, "exit", "0")
+	before := h.calls
+	r := ask(t, w.Jail, job, args...)
+	if h.calls != before+1 {
+		t.Fatalf("%v: the helper that waited has served %d calls", args, h.calls-before)
+	}
+	return r, h
+}
+
+// start runs a job to its end.
+func start(ctx context.Context, j *Jail, job bailey.Job, lent []string, s bailey.Streams) (bailey.Exit, error) {
+	r, err := j.Plan(ctx, job)
+	if err != nil {
+		return never, err
+	}
+	defer r.Close()
+	return r.Start(ctx, lent, s)
+}
+
+// writable is a place that a warm cage may have, where its tool counts its own runs.
+func writable(t testing.TB) (dir string, p bailey.Place) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "bailey-warm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir, place(t, dir, true)
+}
+
+// size of a file, 0 where there is none.
+func size(file string) int {
+	b, _ := os.ReadFile(file)
+	return len(b)
+}
+
+// TestWarmIsWarm: the second call of a plan starts a helper, which serves those that follow, and the cold way is
+// shut where these tests say so: they would prove nothing otherwise.
+func TestWarmIsWarm(t *testing.T) {
+	w := warmJail(t, Config{})
+	h := w.heat(t, bailey.Job{}, "exit", "0")
+	for i := range 5 {
+		r, same := w.hot(t, bailey.Job{}, "exit", "3")
+		if r.err != nil || r.exit.Code != 3 || same != h || h.calls != i+1 {
+			t.Errorf("call %d: %+v, the same helper: %v, which has served %d", i, r, same == h, h.calls)
+		}
+	}
+	if r := ask(t, w.Jail, bailey.Job{Limits: bailey.Limits{Tasks: 17}}, "exit", "3"); r.err == nil {
+		t.Errorf("a call that no helper waits for went the way that was shut: %+v", r)
+	}
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(h.process.Pid) + "/cmdline")
+	if !bytes.HasPrefix(name, []byte(inside.Warm)) {
+		t.Errorf("the helper is called %q", name)
+	}
+}
+
+// TestOnDemandIsWarm: where nothing is made of a call ahead, a helper serves it all the same.
+func TestOnDemandIsWarm(t *testing.T) {
+	w := warmJail(t, Config{OnDemand: true})
+	for range 3 {
+		r, h := w.hot(t, bailey.Job{}, "exit", "3")
+		if r.err != nil || r.exit.Code != 3 || !w.keeps(h) || h.armed() || h.parked {
+			t.Errorf("%+v, kept %v, armed %v", r, w.keeps(h), h.armed())
+		}
+	}
+}

@@ -1,0 +1,129 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+)
+
+// TestWarmTorture has some callers, and 64, at once while helpers, the first processes of their cages and tools are killed at
+// random, for as long as BAILEY_TORTURE says (5 s unless said). Each tool runs at most once, and once where the call
+// says that it ended by itself; then nothing is left.
+func TestWarmTorture(t *testing.T) {
+	d := 5 * time.Second
+	if s := os.Getenv("BAILEY_TORTURE"); s != "" {
+		var err error
+		if d, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("BAILEY_TORTURE: %v", err)
+		}
+	}
+	for _, callers := range []int{3, 64} { // few find helpers most of the time; many do not
+		for _, onDemand := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d at once, on demand %v", callers, onDemand), func(t *testing.T) {
+				torture(t, warmJail(t, Config{OnDemand: onDemand}), callers, d/4)
+			})
+		}
+	}
+}
+
+func torture(t *testing.T, w *warmed, many int, d time.Duration) {
+	dir, p := writable(t)
+	job := bailey.Job{Places: []bailey.Place{p}}
+	before := w.bare(t)
+	var n, well, killed, refused atomic.Int64
+	stop := make(chan struct{})
+	var callers, killer sync.WaitGroup
+	kills := map[string]int{}
+	killer.Go(func() { w.killing(stop, kills) })
+	for end := time.Now().Add(d); len(w.warm.all()) == 0 && time.Now().Before(end); {
+		ask(t, w.Jail, job, "exit", "0")
+	}
+	for range many {
+		callers.Go(func() {
+			for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); {
+				i := n.Add(1)
+				file := filepath.Join(dir, fmt.Sprint(i))
+				args := []string{"count", file, fmt.Sprint(rand.N(10 * time.Millisecond))}
+				begin := time.Now()
+				r := ask(t, w.Jail, job, args...)
+				switch runs := size(file); {
+				case r.err == nil && r.exit == (bailey.Exit{}) && runs == 1:
+					well.Add(1)
+				case r.err == nil && r.exit.Code == 137 && runs <= 1:
+					killed.Add(1)
+				case r.err != nil && r.exit == never && runs == 0:
+					refused.Add(1)
+					t.Logf("refused: %v", r.err)
+				default:
+					t.Errorf("%d runs, and %+v", runs, r)
+				}
+				if took := time.Since(begin); took > 30*time.Second {
+					t.Errorf("a call took %v", took)
+				}
+				os.Remove(file)
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	killer.Wait()
+	t.Logf("%d calls: %d ended well, %d killed, %d refused; at most %d cold; killed %v", n.Load(), well.Load(), killed.Load(), refused.Load(), w.cold.Load(), kills)
+	if well.Load() == 0 || kills["helper"] == 0 || many <= maxHelpers && (killed.Load() == 0 || w.cold.Load() > n.Load()/2) {
+		t.Error("nothing was tried")
+	}
+	w.heat(t, job, "exit", "0") // it goes on
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	after := w.bare(t)
+	for end := time.Now().Add(10 * time.Second); after.processes > 1 && time.Now().Before(end); after = w.bare(t) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if after.processes != 1 || after.zombies > 0 || after.mounts != before.mounts || after.descriptors > before.descriptors+4 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// killing kills a helper, or a child of one, every now and then.
+func (w *warmed) killing(stop <-chan struct{}, kills map[string]int) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(rand.N(100 * time.Millisecond)):
+		}
+		all := w.warm.all()
+		if len(all) == 0 {
+			continue
+		}
+		h := all[rand.IntN(len(all))]
+		pid, what := h.process.Pid, "helper"
+		if list := childrenOf(pid); rand.IntN(4) > 0 && len(list) > 0 {
+			k := rand.IntN(len(list))
+			pid, what = list[k], []string{"first", "tool"}[min(k, 1)]
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // the number may mean somebody else by now
+		if strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", h.process.Pid)) || strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) {
+			if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
+				kills[what]++
+			}
+		}
+		unix.Close(fd)
+	}
+}
