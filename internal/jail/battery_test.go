@@ -52,10 +52,10 @@ func lesserStage(t *testing.T) (*Jail, *stage) {
 	return j, s
 }
 
-// warmStage has every call served by a helper, or none: a proc of its own no helper has.
+// warmStage has every call served by a helper, or none: no helper has a proc of its own, nor a mask in a place.
 func warmStage(t *testing.T) (*Jail, *stage) {
 	w, s := warmJail(t, Config{}), staged(t)
-	w.mask = s.masks
+	s.Maskless = true
 	s.ready = func(t *testing.T) { w.heat(t, s.job(t), "noop") }
 	return w.Jail, s
 }

@@ -65,13 +65,13 @@ func (r *run) lay(job bailey.Job) error {
 
 // sketch is what the plan depends on beside the layout.
 func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
-	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), " "), limits: job.Limits,
+	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
 		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY}
 	var names strings.Builder
 	for _, v := range r.env {
 		name, _, _ := strings.Cut(v, "=")
 		names.WriteString(name)
-		names.WriteByte(' ')
+		names.WriteByte(0)
 	}
 	s.env = names.String()
 	for i, resource := range bounded {

@@ -31,13 +31,13 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			h.spoilt, e.started, over = err, true, true
 		}
-		for i, f := range fds[1:] {
-			if f.Revents != 0 && !o.drain(int(f.Fd), i) {
-				fds[1+i].Fd = -1 // poll(2): ignored
-			}
-		}
 		if !over && fds[0].Revents != 0 {
 			over = h.hear(&e)
+		}
+		for i, f := range fds[1:] {
+			if f.Revents != 0 && !over && o.read(int(f.Fd), i) == readEnd {
+				fds[1+i].Fd = -1 // poll(2): ignored
+			}
 		}
 	}
 	e.timedOut, e.cancelled = guard.dismiss()
@@ -50,8 +50,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 		e.started = e.exited || h.read()
 	}
 	for i, f := range fds[1:] { // nobody writes any more, so what is there is all
-		if f.Fd >= 0 {
-			o.drain(int(f.Fd), i)
+		for f.Fd >= 0 && o.read(int(f.Fd), i) == readSome {
 		}
 	}
 	e.over = h.hold.(*cgroup).over()
@@ -74,7 +73,7 @@ func (h *helper) hear(e *ending) (over bool) {
 		e.started, e.exited, e.status = true, true, syscall.WaitStatus(x)
 	case err == nil && kind == inside.Unused:
 	case err == nil && kind == inside.Failed:
-		h.spoilt = fmt.Errorf("step %d: %w", x, unix.Errno(y))
+		h.spoilt = fmt.Errorf("%w: step %d, %w", errUnbuilt, x, unix.Errno(y))
 	default:
 		h.spoilt, e.started = errors.New("the helper ended during a call"), true
 	}
@@ -94,31 +93,33 @@ type outlets struct {
 	b  []byte
 }
 
-// drain reads what there is, whatever becomes of the writer: a tool must not block because nobody listens. It is
-// false at the end of the pipe.
-func (o *outlets) drain(fd, which int) (open bool) {
+// What a read has come to.
+const (
+	readSome = iota
+	readNone
+	readEnd
+)
+
+// read takes some of what there is, whatever becomes of the writer: a tool must not block because nobody listens.
+func (o *outlets) read(fd, which int) int {
 	if o.b == nil {
 		o.b = make([]byte, 32<<10)
 	}
-	for {
-		n, err := unix.Read(fd, o.b)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
-			return true
-		case err != nil || n <= 0:
-			return false
-		}
-		if w := o.to[which]; w != nil {
-			if _, err := w.Write(o.b[:n]); err != nil {
-				o.to[which] = nil
-			}
-		}
-		if n < len(o.b) {
-			return true // most likely there is no more; if there is, poll says so
+	n, err := unix.Read(fd, o.b)
+	switch {
+	case err == unix.EINTR:
+		return readSome
+	case err == unix.EAGAIN:
+		return readNone
+	case err != nil || n <= 0:
+		return readEnd
+	}
+	if w := o.to[which]; w != nil {
+		if _, err := w.Write(o.b[:n]); err != nil {
+			o.to[which] = nil
 		}
 	}
+	return readSome
 }
 
 // rawOf is a file's descriptor, which stays as it is: Fd would have it block.
@@ -134,13 +135,14 @@ func rawOf(f *os.File) (fd int32) {
 type guard struct {
 	mu                  sync.Mutex
 	helper              *helper // nil once dismissed
+	stream              int32   // the helper's
 	timedOut, cancelled bool
 	timer               *time.Timer
 	quit                func() bool
 }
 
 func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
-	g := &guard{helper: h}
+	g := &guard{helper: h, stream: rawOf(h.stream)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(timeout, func() {
@@ -159,13 +161,23 @@ func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
 	return g
 }
 
+// act does something to a call that has not ended. One that has, and whose end nobody has heard yet because a slow
+// writer holds them up, is left alone; what the helper says may also be that it begins, so it is looked at again.
 func (g *guard) act(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.helper != nil {
-		f()
+	if g.helper == nil {
+		return
 	}
+	said := []unix.PollFd{{Fd: g.stream, Events: unix.POLLIN}}
+	if n, _ := unix.Poll(said, 0); n > 0 {
+		time.AfterFunc(lookAgain, func() { g.act(f) })
+		return
+	}
+	f()
 }
+
+const lookAgain = 20 * time.Millisecond
 
 // urge has the tool asked to end, and ended when it does not.
 func (g *guard) urge() {

@@ -61,7 +61,10 @@ func (j *Jail) startHelper(digest string, b bounds, steps []inside.Step, donated
 		return nil, err
 	}
 	h.child = *c
-	h.groups, _ = j.holder.open()
+	if h.groups, err = j.holder.open(); err != nil {
+		h.dismiss()
+		return nil, err
+	}
 	if err := h.build(sum, steps, append([]*os.File{null, null, null}, donated...)); err != nil {
 		h.dismiss()
 		return nil, err

@@ -94,7 +94,7 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	h := r.helper() // which may be at work while the pipes are made
+	h := r.helper(ctx) // which may be at work while the pipes are made
 	p, err := openPipes(s)
 	if err != nil {
 		r.giveBack(h)

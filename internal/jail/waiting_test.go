@@ -13,7 +13,7 @@ import (
 // until a call has it and when that has ended.
 func TestWaiting(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
-		j := grouped(t)
+		j := plainJail(t, Config{})
 		j.warm.onDemand = onDemand
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait before any call", n)
@@ -29,7 +29,7 @@ func TestWaiting(t *testing.T) {
 			}
 		}
 		waits("after two calls")
-		h := j.warm.take(j.warm.helpers[0].digest)
+		h := j.warm.take(t.Context(), j.warm.helpers[0].digest)
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait while a call has the only one", n)
 		}

@@ -16,9 +16,10 @@ import (
 // Warm helpers, and how long each is used.
 const (
 	maxHelpers  = 4
-	maxCalls    = 256              // of one helper
-	idleTime    = 60 * time.Second // without a call
-	rememberFor = 64               // plans
+	maxCalls    = 256                  // of one helper
+	idleTime    = 60 * time.Second     // without a call
+	soonEnough  = 5 * time.Millisecond // for a call to wait for one that is arming; a cage of its own takes as long
+	rememberFor = 64                   // plans
 )
 
 // warmth holds the helpers that wait for calls of their plans. A plan that is seen a second time gets one, and
@@ -66,17 +67,51 @@ func (p *plan) warmable() bool {
 	return inside.Warmable(p.wire())
 }
 
-// take returns a helper that waits for a call of this plan, nil when there is none. It is the caller's until renew.
-func (w *warmth) take(digest string) *helper {
+// take returns a helper that waits for a call of this plan, nil when there is none, or none soon. It is the caller's
+// until renew.
+func (w *warmth) take(ctx context.Context, digest string) *helper {
+	w.sweep()
 	for {
 		h := w.pick(digest)
 		if h == nil {
 			return nil
 		}
-		<-h.ready // it may be arming
+		soon := time.NewTimer(soonEnough)
+		select {
+		case <-h.ready: // it may be arming
+			soon.Stop()
+		case <-soon.C:
+			w.untake(h)
+			return nil
+		case <-ctx.Done():
+			w.untake(h)
+			return nil
+		}
 		if h.fit() {
 			return h
 		}
+		w.drop(h)
+	}
+}
+
+func (w *warmth) untake(h *helper) {
+	w.mu.Lock()
+	h.taken = false
+	w.mu.Unlock()
+}
+
+// sweep ends the helpers that show mounts of the past: they would keep busy what was unmounted.
+func (w *warmth) sweep() {
+	w.mu.Lock()
+	var stale []*helper
+	for _, h := range w.helpers {
+		if !h.taken && h.waits() && !h.fit() {
+			h.taken = true
+			stale = append(stale, h)
+		}
+	}
+	w.mu.Unlock()
+	for _, h := range stale {
 		w.drop(h)
 	}
 }
@@ -202,7 +237,9 @@ func (w *warmth) drop(h *helper) {
 func (w *warmth) tire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.idle = nil
+	if w.idle = nil; w.closed {
+		return
+	}
 	w.helpers = slices.DeleteFunc(w.helpers, func(h *helper) bool {
 		tired := !h.taken && time.Since(h.used) >= idleTime
 		if tired {
@@ -210,7 +247,7 @@ func (w *warmth) tire() {
 		}
 		return tired
 	})
-	if len(w.helpers) > 0 && !w.closed {
+	if len(w.helpers) > 0 {
 		w.idle = time.AfterFunc(idleTime, w.tire)
 	}
 }
@@ -233,11 +270,11 @@ func (w *warmth) close() {
 }
 
 // helper takes one that serves this plan, nil where there is none. Where none of its cages is armed it begins with one.
-func (r *run) helper() *helper {
+func (r *run) helper(ctx context.Context) *helper {
 	if r.cage.PlanDigest == "" || !r.plan.warm {
 		return nil
 	}
-	h := r.jail.warm.take(r.cage.PlanDigest)
+	h := r.jail.warm.take(ctx, r.cage.PlanDigest)
 	if h != nil && !h.armed() {
 		h.spoilt = h.arm()
 	}
@@ -273,9 +310,13 @@ func (r *run) warmUp() {
 	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.want(r.cage.PlanDigest) {
 		return
 	}
+	if digest(r.plan.String()) != r.cage.PlanDigest { // a helper is known by what it was built from
+		w.started(r.cage.PlanDigest, nil, errors.New("the plan is no longer the one that was digested"))
+		return
+	}
 	steps := r.plan.wire()
 	last := &steps[len(steps)-1]
-	last.S = last.S[: 1+last.N[0] : 1+last.N[0]] // neither the environment
+	last.S = slices.Clone(last.S[:1+last.N[0]]) // neither the environment
 	for i := range last.S[1:] {
 		last.S[1+i] = "" // nor the arguments: they come with each call
 	}
@@ -285,10 +326,10 @@ func (r *run) warmUp() {
 		w.started(r.cage.PlanDigest, nil, err)
 		return
 	}
-	digest, bounds := r.cage.PlanDigest, r.plan.bounds
+	sum, bounds := r.cage.PlanDigest, r.plan.bounds
 	go func() {
-		h, err := r.jail.startHelper(digest, bounds, steps, files)
+		h, err := r.jail.startHelper(sum, bounds, steps, files)
 		closeAll(files)
-		w.started(digest, h, err)
+		w.started(sum, h, err)
 	}()
 }

@@ -14,6 +14,7 @@ func warmSample() *plan {
 	l := sample()
 	l.proc = false
 	delete(l.binds, "/tmp/in put")
+	delete(l.binds, "/srv/repo/.ssh")
 	p := compose(l, sampleHost(true), samplePlanLimits, "/srv/repo")
 	samePlan(p)
 	return p

@@ -66,6 +66,8 @@ type Scene struct {
 	Proc   bool     // the cage has a /proc
 	Only   []string // names of the probes to run; none means all that share a run
 
+	Maskless bool // nothing in the places is masked
+
 	Secret string // a file outside that everybody may read
 	RO, RW string // places
 	Home   string // HOME and the temporary directory in the cage

@@ -85,7 +85,7 @@ func (p Probe) Shared(s *Scene) bool {
 	if len(s.Only) > 0 {
 		return slices.Contains(s.Only, p.Name)
 	}
-	return !p.Alone && (p.Full == "" || s.Kind == "full")
+	return !p.Alone && (p.Full == "" || s.Kind == "full") && !(s.Maskless && strings.Contains(p.Name, "mask"))
 }
 
 func (s *Scene) all() int {

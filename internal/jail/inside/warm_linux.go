@@ -13,7 +13,7 @@ const perCall = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIP
 // A helper is what a warm helper knows.
 type helper struct {
 	steps   []Step
-	ns      [3]int          // its own namespaces of mounts, processes and names, to which it returns between calls
+	ns      [4]int          // its own namespaces of mounts, processes, names and ipc, to which it returns between calls
 	rules   map[int]uintptr // of the steps whose paths stand: descriptors of these
 	arena   *arena
 	mailbox []byte
@@ -52,7 +52,7 @@ func (h *helper) stand() bool {
 	if h.steps, ok = Decode(l.steps[DigestSize:]); !ok || !Warmable(h.steps) {
 		return false
 	}
-	for i, name := range [...]string{"mnt", "pid", "uts"} { // before the pivot, while there is a /proc
+	for i, name := range [...]string{"mnt", "pid", "uts", "ipc"} { // before the pivot, while there is a /proc
 		fd, err := syscall.Open("/proc/thread-self/ns/"+name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return false
@@ -138,23 +138,24 @@ func armed() (leash, mail int, ok bool) {
 
 // call builds one cage, waits for its end and takes it apart. It is false when the helper is not to serve another.
 func (h *helper) call(leash, mail int) bool {
-	if !h.enter() || !h.take(fresh) {
+	if !h.enter() {
 		return false
 	}
-	init, tool := h.initTable(leash), h.toolTable(mail)
-	if init == nil || tool == nil {
-		report(Failed, uint32(len(h.steps)-1), uint32(syscall.ENOMEM))
+	init := h.initTable(leash)
+	if _, errno := h.spawn(init); errno != 0 { // first, since it gets ready meanwhile
+		return h.unable(errno)
+	}
+	if !h.take(fresh) {
 		return false
 	}
-	pid := 0
-	_, errno := spawn(h.arena, init.rows, init.progress)
-	if errno == 0 {
-		report(Parked, 0, 0) // before there is a tool: without this word none was
-		pid, errno = spawn(h.arena, tool.rows, tool.progress)
+	tool := h.toolTable(mail)
+	if errno := init.reached(len(init.rows) - 2); errno != 0 {
+		return h.unable(errno)
 	}
+	report(Parked, 0, 0) // before there is a tool: without this word none was
+	pid, errno := h.spawn(tool)
 	if errno != 0 {
-		report(Failed, uint32(len(h.steps)-1), uint32(errno))
-		return false
+		return h.unable(errno)
 	}
 	syscall.Close(leash)
 	syscall.Close(mail)
@@ -180,8 +181,25 @@ func (h *helper) call(leash, mail int) bool {
 	// else would reap.
 	for wait(-1, &status) == 0 {
 	}
+	if !h.leave() {
+		return false
+	}
 	report(Gone, 0, 0)
-	return h.leave()
+	return true
+}
+
+// unable reports that no tool could be started.
+func (h *helper) unable(errno syscall.Errno) bool {
+	report(Failed, uint32(len(h.steps)-1), uint32(errno))
+	return false
+}
+
+// spawn starts a child at the first row of a table.
+func (h *helper) spawn(t *table) (pid int, errno syscall.Errno) {
+	if t == nil {
+		return 0, syscall.ENOMEM
+	}
+	return spawn(h.arena, t.rows, t.progress)
 }
 
 // enter begins the namespaces of a call, as copies of the helper's own.

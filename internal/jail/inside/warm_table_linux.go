@@ -42,6 +42,21 @@ func (t *table) done() *table {
 	return t
 }
 
+// reached waits until a child is at a row: what is to hold before a tool lives must. It gives up after some time.
+func (t *table) reached(row int) syscall.Errno {
+	at := uintptr(unsafe.Pointer(&t.rows[row]))
+	for range 1 << 20 {
+		if t.progress.at == at {
+			return 0
+		}
+		if t.progress.result != 0 {
+			return syscall.Errno(-t.progress.result)
+		}
+		call(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no nap: this process's timers are slack
+	}
+	return syscall.ETIMEDOUT
+}
+
 func (t *table) add(mode, trap uintptr, args ...uintptr) {
 	if len(t.rows) == cap(t.rows) {
 		t.full = true
