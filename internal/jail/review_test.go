@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -348,5 +349,121 @@ func TestReviewStuckHelperHoldsNobody(t *testing.T) {
 	t.Logf("%v, %v", time.Since(begin), err)
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("held for %v", took)
+	}
+}
+
+// TestReviewBrood: what a tool leaves as children of the helper's ends with its call too (sound).
+func TestReviewBrood(t *testing.T) {
+	dir := reviewDir(t)
+	j := newJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, true)}} }
+	h := reviewWarm(t, j, job, "exit", "0")
+	for i := range 10 {
+		file := filepath.Join(dir, fmt.Sprint("beat", i))
+		calls := h.calls
+		r := ask(t, j, job(), "brood", file).must(t)
+		if h.calls == calls || r.exit.Code != 0 || !strings.Contains(r.out, "left") {
+			t.Fatalf("warm %v: %+v", h.calls > calls, r)
+		}
+		if !still(t, file) {
+			t.Fatal("something outlived its call")
+		}
+	}
+}
+
+// TestReviewSteer: what can be set of PID 1 touches neither the helper nor the next call (sound).
+func TestReviewSteer(t *testing.T) {
+	j := newJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{} }
+	h := reviewWarm(t, j, job, "exit", "0")
+	for range 5 {
+		calls := h.calls
+		t.Logf("warm: %+v", ask(t, j, job(), "steer").must(t))
+		if h.calls == calls || h.spoilt != nil {
+			t.Errorf("not by the helper, or it is spoilt: %v", h.spoilt)
+		}
+		j.warm.busy.Wait()
+	}
+	cpu, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", h.process.Pid))
+	t.Logf("the helper: %s", cpu)
+}
+
+// TestReviewNoDescriptorsLeak: calls by a helper, ended in many ways, leave no descriptor behind in the gateway.
+func TestReviewNoDescriptorsLeak(t *testing.T) {
+	j := newJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Timeout: 300 * time.Millisecond} }
+	h := reviewWarm(t, j, job, "exit", "0")
+	count := func() int { e, _ := os.ReadDir("/proc/self/fd"); return len(e) }
+	theirs := func() int { e, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.process.Pid)); return len(e) }
+	j.warm.busy.Wait()
+	before, inside := count(), theirs()
+	for range 40 {
+		for _, args := range [][]string{{"exit", "3"}, {"die"}, {"killall"}} {
+			ask(t, j, job(), args...)
+			j.warm.busy.Wait()
+		}
+	}
+	t.Logf("gateway %d, then %d; helper %d, then %d, calls %d", before, count(), inside, theirs(), h.calls)
+	if count() > before+4 || theirs() > inside {
+		t.Error("descriptors leak")
+	}
+}
+
+// TestReviewOnce: whatever is killed when, and whoever leaves when, no call runs twice, and none that says it ran did not.
+func TestReviewOnce(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		dir := reviewDir(t)
+		j := newJail(t, Config{OnDemand: onDemand})
+		p := place(t, dir, true)
+		job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{p}} }
+		warm, twice, none, late := 0, 0, 0, 0
+		for i := range 250 {
+			file := filepath.Join(dir, fmt.Sprint("tick", i))
+			call := job()
+			call.Command, call.Args = probe, []string{"tick", file}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r, err := j.Plan(ctx, call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.warm.mu.Lock()
+			var h *helper
+			if n := len(j.warm.helpers); n > 0 {
+				h = j.warm.helpers[n-1]
+			}
+			j.warm.mu.Unlock()
+			after := time.Duration(rand.IntN(4000)) * time.Microsecond
+			var timer *time.Timer
+			switch {
+			case h != nil && i%3 == 0:
+				warm++
+				process := h.process
+				timer = time.AfterFunc(after, func() { process.Kill() })
+			case i%3 == 1:
+				timer = time.AfterFunc(after, func() { cancel(errors.New("left")) })
+			}
+			exit, err := r.Start(ctx, nil, bailey.Streams{})
+			if timer != nil {
+				timer.Stop()
+			}
+			r.Close()
+			cancel(nil)
+			text, _ := os.ReadFile(file)
+			switch {
+			case len(text) > 1:
+				twice++
+			case len(text) == 0 && err == nil && exit.Code == 0:
+				none++
+			case len(text) == 1 && exit == never:
+				late++
+			}
+			if i%5 == 0 {
+				j.warm.busy.Wait()
+			}
+		}
+		t.Logf("on demand %v: %d kills; ran twice %d, never %d, and called never run %d", onDemand, warm, twice, none, late)
+		if twice+none+late > 0 {
+			t.Error("a receipt is not true")
+		}
 	}
 }
