@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -379,6 +380,7 @@ func TestReviewSteer(t *testing.T) {
 	for range 5 {
 		calls := h.calls
 		t.Logf("warm: %+v", ask(t, j, job(), "steer").must(t))
+		j.warm.busy.Wait()
 		if h.calls == calls || h.spoilt != nil {
 			t.Errorf("not by the helper, or it is spoilt: %v", h.spoilt)
 		}
@@ -464,6 +466,35 @@ func TestReviewOnce(t *testing.T) {
 		t.Logf("on demand %v: %d kills; ran twice %d, never %d, and called never run %d", onDemand, warm, twice, none, late)
 		if twice+none+late > 0 {
 			t.Error("a receipt is not true")
+		}
+	}
+}
+
+// TestReviewInitIsReadyFirst: a tool begins when its PID 1 has let go of its capabilities and descriptors, not before.
+// Nice says so: who has more capabilities is not to be set by who has none (cap_task_setnice).
+func TestReviewInitIsReadyFirst(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		j := newJail(t, Config{OnDemand: onDemand})
+		h := reviewWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
+		early, calls := 0, h.calls
+		quit := make(chan struct{})
+		for range 3 { // a busy machine
+			hog := exec.Command("/bin/sh", "-c", "while :; do :; done")
+			if err := hog.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { <-quit; hog.Process.Kill(); hog.Wait() }()
+		}
+		for range 120 {
+			if r := ask(t, j, bailey.Job{}, "steer").must(t); strings.Contains(r.out, "141 0 operation not permitted") {
+				early++
+			}
+		}
+		close(quit)
+		j.warm.busy.Wait()
+		t.Logf("on demand %v: %d of %d calls", onDemand, early, h.calls-calls)
+		if early > 0 {
+			t.Error("a tool ran beside a PID 1 that had capabilities still")
 		}
 	}
 }
