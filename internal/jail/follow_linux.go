@@ -33,6 +33,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 		}
 		if !over && fds[0].Revents != 0 {
 			over = h.hear(&e)
+			guard.stands()
 		}
 		for i, f := range fds[1:] {
 			if f.Revents != 0 && !over && o.read(int(f.Fd), i) == readEnd {
@@ -136,13 +137,14 @@ type guard struct {
 	mu                  sync.Mutex
 	helper              *helper // nil once dismissed
 	stream              int32   // the helper's
+	parked              bool    // the cage stands
 	timedOut, cancelled bool
 	timer               *time.Timer
 	quit                func() bool
 }
 
 func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
-	g := &guard{helper: h, stream: rawOf(h.stream)}
+	g := &guard{helper: h, parked: h.parked, stream: rawOf(h.stream)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(timeout, func() {
@@ -179,8 +181,19 @@ func (g *guard) act(f func()) {
 
 const lookAgain = 20 * time.Millisecond
 
-// urge has the tool asked to end, and ended when it does not.
+// stands is told when the cage does.
+func (g *guard) stands() {
+	g.mu.Lock()
+	g.parked = true
+	g.mu.Unlock()
+}
+
+// urge has the tool asked to end, and ended when it does not. One that is not there yet shall not come.
 func (g *guard) urge() {
+	if !g.parked {
+		g.helper.process.Kill()
+		return
+	}
 	g.helper.leash.Write([]byte{inside.Term})
 	g.timer.Stop()
 	g.timer = time.AfterFunc(grace, func() {

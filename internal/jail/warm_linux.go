@@ -26,15 +26,15 @@ const (
 // another when all of its are busy. Its zero value is ready.
 type warmth struct {
 	mu       sync.Mutex
-	closed   bool                 // guarded by mu, as all below
-	onDemand bool                 // arms no cage ahead
-	warn     func(error)          // of what costs calls their helpers; may be nil
-	seen     []string             // digests of plans, the latest last
-	helpers  []*helper            // all there are, the least recently used first
-	starting int                  // helpers that are on their way
-	busy     sync.WaitGroup       // helpers being started or armed
-	failed   map[string]time.Time // when a plan's helper could not be started, or spoilt
-	idle     *time.Timer          // dismisses those that nobody uses
+	closed   bool               // guarded by mu, as all below
+	onDemand bool               // arms no cage ahead
+	warn     func(error)        // of what costs calls their helpers; may be nil
+	seen     []string           // digests of plans, the latest last
+	helpers  []*helper          // all there are, the least recently used first
+	starting int                // helpers that are on their way
+	busy     sync.WaitGroup     // helpers being started or armed
+	failed   map[string]failure // plans whose helpers could not do what they are for
+	idle     *time.Timer        // dismisses those that nobody uses
 }
 
 // warmable tells whether a helper can serve the plan: a control group holds it, nothing of the host's lies beneath what
@@ -142,10 +142,9 @@ func (w *warmth) want(digest string) bool {
 	again := slices.Contains(w.seen, digest)
 	w.seen = append(slices.DeleteFunc(w.seen, func(d string) bool { return d == digest }), digest)
 	w.seen = w.seen[max(0, len(w.seen)-rememberFor):]
-	if !again || w.starting > 0 || time.Since(w.failed[digest]) < idleTime {
+	if !again || w.starting > 0 || w.failed[digest].holds() {
 		return false
 	}
-	delete(w.failed, digest)
 	if len(w.helpers) >= maxHelpers {
 		k := slices.IndexFunc(w.helpers, func(h *helper) bool { return !h.taken && h.waits() && h.digest != digest })
 		if k < 0 {
@@ -182,15 +181,27 @@ func (w *warmth) started(digest string, h *helper, err error) {
 	}
 }
 
+// A failure counts helpers of a plan that could not be started, or could not build a cage, since the last that could.
+type failure struct {
+	times int
+	last  time.Time
+}
+
+func (f failure) holds() bool { return f.times >= lenience && time.Since(f.last) < idleTime }
+
+// lenience is how often a helper may fail by chance: it was killed, say.
+const lenience = 3
+
 // fail has calls of a plan do without a helper for a while: what it could not do once it cannot do for each call.
 func (w *warmth) fail(digest string, err error) {
 	w.mu.Lock()
 	if w.failed == nil || len(w.failed) >= rememberFor {
-		w.failed = map[string]time.Time{}
+		w.failed = map[string]failure{}
 	}
-	w.failed[digest] = time.Now()
+	f := failure{w.failed[digest].times + 1, time.Now()}
+	w.failed[digest] = f
 	w.mu.Unlock()
-	if w.warn != nil {
+	if f.times == lenience && w.warn != nil {
 		w.warn(fmt.Errorf("calls of plan %.12s are without a warm helper for now: %w", digest, err))
 	}
 }
@@ -202,6 +213,7 @@ func (w *warmth) renew(h *helper) {
 		return
 	}
 	w.mu.Lock()
+	delete(w.failed, h.digest)
 	if k := slices.Index(w.helpers, h); k >= 0 { // the most recently used is the last
 		w.helpers = append(slices.Delete(w.helpers, k, k+1), h)
 	}

@@ -142,14 +142,15 @@ func (h *helper) call(leash, mail int) bool {
 		return false
 	}
 	init := h.initTable(leash)
-	if _, errno := h.spawn(init); errno != 0 { // first, since it gets ready meanwhile
+	first, errno := h.spawn(init) // it gets ready meanwhile
+	if errno != 0 {
 		return h.unable(errno)
 	}
 	if !h.take(fresh) {
 		return false
 	}
 	tool := h.toolTable(mail)
-	if errno := init.reached(len(init.rows) - 2); errno != 0 {
+	if errno := init.reached(len(init.rows)-2, first); errno != 0 {
 		return h.unable(errno)
 	}
 	report(Parked, 0, 0) // before there is a tool: without this word none was

@@ -42,19 +42,21 @@ func (t *table) done() *table {
 	return t
 }
 
-// reached waits until a child is at a row: what is to hold before a tool lives must. It gives up after some time.
-func (t *table) reached(row int) syscall.Errno {
+// reached waits until a child is at a row, or has ended: what is to hold before a tool lives must.
+func (t *table) reached(row, pid int) syscall.Errno {
 	at := uintptr(unsafe.Pointer(&t.rows[row]))
-	for range 1 << 20 {
-		if t.progress.at == at {
-			return 0
-		}
+	for n := 1; t.progress.at != at; n++ {
 		if t.progress.result != 0 {
 			return syscall.Errno(-t.progress.result)
 		}
+		if n%256 == 0 {
+			if dead, _ := syscall.Wait4(pid, nil, syscall.WNOHANG|syscall.WALL, nil); dead == pid {
+				return syscall.ESRCH
+			}
+		}
 		call(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no nap: this process's timers are slack
 	}
-	return syscall.ETIMEDOUT
+	return 0
 }
 
 func (t *table) add(mode, trap uintptr, args ...uintptr) {

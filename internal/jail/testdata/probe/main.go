@@ -25,7 +25,7 @@ func main() {
 	host, _ := os.Hostname()
 	_, err := os.ReadDir("/")
 	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
-	if !lesser && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" || host != "bailey") {
+	if !lesser && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" && os.Args[1] != "flood" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}

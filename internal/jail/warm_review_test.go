@@ -1,0 +1,479 @@
+//go:build linux
+
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// hostDir is a directory that lies neither beneath a cage's own /tmp nor its home.
+func hostDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "bailey-review-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(dir, 0o777)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// askUntilWarm asks until a helper has served a call, and returns it.
+func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) *helper {
+	t.Helper()
+	for range 12 {
+		ask(t, j, job(), args...).must(t)
+		j.warm.busy.Wait()
+		j.warm.mu.Lock()
+		for _, h := range j.warm.helpers {
+			if h.calls > 0 && h.spoilt == nil {
+				j.warm.mu.Unlock()
+				return h
+			}
+		}
+		j.warm.mu.Unlock()
+	}
+	t.Fatal("no warm helper on this host")
+	return nil
+}
+
+// coldly asks as often as would get a helper, which the plan must not have: the host can take its mounts away.
+func coldly(t *testing.T, j *Jail, job func() bailey.Job, args ...string) {
+	t.Helper()
+	for range 4 {
+		ask(t, j, job(), args...).must(t)
+		j.warm.busy.Wait()
+	}
+	if len(j.warm.helpers) > 0 {
+		t.Fatal("a helper keeps a mount in a directory of the host's")
+	}
+}
+
+func hostFile(t *testing.T, path, text string) {
+	t.Helper()
+	os.MkdirAll(filepath.Dir(path), 0o777)
+	os.Chmod(filepath.Dir(path), 0o777)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWarmMaskReplaced: a masked file that is saved anew (write beside it, rename over it) stays masked in the next call.
+func TestWarmMaskReplaced(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		t.Run(fmt.Sprint("write=", write), func(t *testing.T) {
+			dir := hostDir(t)
+			secret := filepath.Join(dir, "secret")
+			hostFile(t, secret, "SECRET-1")
+			j := plainJail(t, Config{Mask: []string{secret}})
+			job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, write)}} }
+			coldly(t, j, job, "show", secret)
+			if r := ask(t, j, job(), "show", secret).must(t); strings.Contains(r.out, "SECRET") {
+				t.Fatalf("before: %+v", r)
+			}
+			j.warm.busy.Wait()
+			hostFile(t, secret+".new", "SECRET-2")
+			if err := os.Rename(secret+".new", secret); err != nil {
+				t.Fatal(err)
+			}
+			r := ask(t, j, job(), "show", secret).must(t)
+			if strings.Contains(r.out, "SECRET") {
+				t.Errorf("a masked file was read: %q", r.out)
+			}
+		})
+	}
+}
+
+// TestWarmMaskedDirectoryReplaced: the same of a directory above a mask, in a place that is only read.
+func TestWarmMaskedDirectoryReplaced(t *testing.T) {
+	dir := hostDir(t)
+	secret := filepath.Join(dir, "holder", "secret", "key")
+	hostFile(t, secret, "SECRET-1")
+	j := plainJail(t, Config{Mask: []string{filepath.Dir(secret)}})
+	job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, false)}} }
+	coldly(t, j, job, "show", secret)
+	if err := os.Rename(filepath.Join(dir, "holder"), filepath.Join(dir, "holder.old")); err != nil {
+		t.Fatal(err)
+	}
+	hostFile(t, secret, "SECRET-2")
+	r := ask(t, j, job(), "show", secret).must(t)
+	if strings.Contains(r.out, "SECRET") {
+		t.Errorf("a masked file was read: %q", r.out)
+	}
+}
+
+// TestWarmNestedPlaceReplaced: a read-only place in a writable one, removed and made again, stays read-only.
+func TestWarmNestedPlaceReplaced(t *testing.T) {
+	dir := hostDir(t)
+	inner := filepath.Join(dir, "inner")
+	target := filepath.Join(inner, "file")
+	os.Mkdir(inner, 0o777)
+	os.Chmod(inner, 0o777)
+	j := plainJail(t, Config{})
+	// The descriptors are closed with their call, as the gate's are: one that stays open would keep the number.
+	call := func(args ...string) told {
+		outer, in := place(t, dir, true), place(t, inner, false)
+		defer outer.File.Close()
+		defer in.File.Close()
+		return ask(t, j, bailey.Job{Places: []bailey.Place{outer, in}}, args...).must(t)
+	}
+	for range 4 {
+		if r := call("write", target); strings.HasPrefix(r.out, "ok") {
+			t.Fatalf("before: %+v", r)
+		}
+		j.warm.busy.Wait()
+	}
+	if len(j.warm.helpers) > 0 {
+		t.Fatal("a helper keeps a mount in a directory of the host's")
+	}
+	os.RemoveAll(inner)
+	os.Mkdir(inner, 0o777)
+	os.Chmod(inner, 0o777)
+	if r := call("write", target); strings.HasPrefix(r.out, "ok") {
+		t.Error("written in a place that the call only reads")
+	}
+}
+
+// TestWarmCancelledIsNotBegun: a call that is cancelled before its tool was executed never begins.
+func TestWarmCancelledIsNotBegun(t *testing.T) {
+	dir := hostDir(t)
+	target := filepath.Join(dir, "file")
+	j := plainJail(t, Config{OnDemand: true})
+	job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, true)}} }
+	h := askUntilWarm(t, j, job, "write", target)
+	os.Remove(target)
+	for range 5 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		plan := job()
+		plan.Command, plan.Args = probe, []string{"write", target}
+		r, err := j.Plan(ctx, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(h.process.Pid, syscall.SIGSTOP) // a slow machine
+		time.AfterFunc(100*time.Millisecond, func() { cancel(bailey.Gentle{Cause: errors.New("the caller left")}) })
+		time.AfterFunc(300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
+		var out bytes.Buffer
+		exit, err := r.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &out})
+		r.Close()
+		_, serr := os.Stat(target)
+		t.Logf("%+v %v; written: %v", exit, err, serr == nil)
+		if serr == nil {
+			t.Fatal("a call began after it was cancelled")
+		}
+		j.warm.busy.Wait()
+		if h.spoilt != nil {
+			break
+		}
+	}
+}
+
+// TestWarmTimeIsNotDoubled: a call whose time is up before its tool was executed is not given as much time again.
+func TestWarmTimeIsNotDoubled(t *testing.T) {
+	j := plainJail(t, Config{OnDemand: true})
+	const limit = time.Second
+	job := func() bailey.Job { return bailey.Job{Timeout: limit} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	syscall.Kill(h.process.Pid, syscall.SIGSTOP)
+	time.AfterFunc(1300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
+	begin := time.Now()
+	r := ask(t, j, job(), "sleep")
+	took := time.Since(begin)
+	t.Logf("%v: %+v", took, r)
+	if took > limit+grace+150*time.Millisecond {
+		t.Errorf("a second's call took %v", took)
+	}
+}
+
+// slow is a writer that takes its time.
+type slow struct {
+	bytes.Buffer
+	n int
+	d time.Duration
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	time.Sleep(s.d)
+	s.n += len(b)
+	if s.n < 1<<20 {
+		s.Buffer.Write(b)
+	}
+	return len(b), nil
+}
+
+func reviewSlow(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...string) (told, time.Duration) {
+	t.Helper()
+	job.Command, job.Args = probe, args
+	r, err := j.Plan(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out, begin := &slow{d: d}, time.Now()
+	exit, err := r.Start(t.Context(), nil, bailey.Streams{Stdout: out, Stderr: &bytes.Buffer{}})
+	return told{exit: exit, err: err, out: out.String()}, time.Since(begin)
+}
+
+// TestWarmFloodAfterTheEnd: a tool that has exited has ended, whatever it left writes.
+func TestWarmFloodAfterTheEnd(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Timeout: 3 * time.Second} }
+	cold, took := reviewSlow(t, j, job(), 2*time.Millisecond, "leaveflood")
+	t.Logf("cold after %v: %+v, %v", took, cold.exit, cold.err)
+	h := askUntilWarm(t, j, job, "leaveflood", "0")
+	calls := h.calls
+	r, took := reviewSlow(t, j, job(), 2*time.Millisecond, "leaveflood")
+	t.Logf("warm (%v) after %v: %+v, %v", h.calls > calls, took, r.exit, r.err)
+	if r.exit != cold.exit {
+		t.Errorf("cold %+v, warm %+v", cold.exit, r.exit)
+	}
+}
+
+// TestWarmPackets: what a tool wrote before its end arrives, in whatever pieces.
+func TestWarmPackets(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{} }
+	cold, _ := reviewSlow(t, j, job(), 20*time.Millisecond, "packets")
+	h := askUntilWarm(t, j, job, "packets")
+	calls := h.calls
+	if r, _ := reviewSlow(t, j, job(), 20*time.Millisecond, "packets"); r.out != cold.out {
+		t.Errorf("cold %d bytes, warm (%v) %d", len(cold.out), h.calls > calls, len(r.out))
+	}
+}
+
+// TestWarmSlowReader: a tool that ended in time has, however long its output takes to be written.
+func TestWarmSlowReader(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Timeout: time.Second} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	cold, _ := reviewSlow(t, plainJail(t, Config{}), job(), 1500*time.Millisecond, "flood", "100")
+	calls := h.calls
+	r, _ := reviewSlow(t, j, job(), 1500*time.Millisecond, "flood", "100")
+	t.Logf("warm (%v): %+v %v, cold %+v", h.calls > calls, r.exit, r.err, cold.exit)
+	if r.exit.TimedOut {
+		t.Errorf("the receipt says that the time was up: %+v", r.exit)
+	}
+}
+
+// TestWarmMountIsLetGo: a file system that is unmounted after a call is not held by a helper.
+func TestWarmMountIsLetGo(t *testing.T) {
+	ktest.Require(t, "root")
+	dir := hostDir(t)
+	if err := syscall.Mount("review-fs", dir, "tmpfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	j := plainJail(t, Config{})
+	held := func() bool {
+		for _, h := range j.warm.helpers {
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", h.process.Pid))
+			if strings.Contains(string(b), "review-fs") {
+				return true
+			}
+		}
+		return false
+	}
+	for range 4 {
+		p := place(t, dir, true)
+		ask(t, j, bailey.Job{Places: []bailey.Place{p}}, "exit", "0")
+		p.File.Close()
+		j.warm.busy.Wait()
+	}
+	if err := syscall.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	ask(t, j, bailey.Job{}, "exit", "0").must(t) // calls go on
+	if held() {
+		t.Error("unmounted, and held by a helper still")
+	}
+}
+
+// TestWarmStuckHelperHoldsNobody: a caller that leaves while a helper is still being armed is not held.
+func TestWarmStuckHelperHoldsNobody(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	// As renew would find it, were the helper stopped, or its machine slow, when it is to take a cage apart.
+	syscall.Kill(h.process.Pid, syscall.SIGSTOP)
+	defer syscall.Kill(h.process.Pid, syscall.SIGCONT)
+	r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	j.warm.mu.Lock()
+	h.taken = true
+	h.mail.Close()
+	h.mail = nil // its call is over
+	j.warm.mu.Unlock()
+	j.warm.busy.Go(func() { j.warm.renew(h) })
+	time.Sleep(50 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err = r.Start(ctx, nil, bailey.Streams{})
+	t.Logf("%v, %v", time.Since(begin), err)
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("held for %v", took)
+	}
+}
+
+// TestWarmBrood: what a tool leaves as children of the helper's ends with its call too (sound).
+func TestWarmBrood(t *testing.T) {
+	dir := hostDir(t)
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, true)}} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	for i := range 10 {
+		file := filepath.Join(dir, fmt.Sprint("beat", i))
+		calls := h.calls
+		r := ask(t, j, job(), "brood", file).must(t)
+		if h.calls == calls || r.exit.Code != 0 || !strings.Contains(r.out, "left") {
+			t.Fatalf("warm %v: %+v", h.calls > calls, r)
+		}
+		if !still(t, file) {
+			t.Fatal("something outlived its call")
+		}
+	}
+}
+
+// TestWarmSteer: what can be set of PID 1 touches neither the helper nor the next call (sound).
+func TestWarmSteer(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	for range 5 {
+		calls := h.calls
+		t.Logf("warm: %+v", ask(t, j, job(), "steer").must(t))
+		j.warm.busy.Wait()
+		if h.calls == calls || h.spoilt != nil {
+			t.Errorf("not by the helper, or it is spoilt: %v", h.spoilt)
+		}
+		j.warm.busy.Wait()
+	}
+	cpu, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", h.process.Pid))
+	t.Logf("the helper: %s", cpu)
+}
+
+// TestWarmNoDescriptorsLeak: calls by a helper, ended in many ways, leave no descriptor behind in the gateway.
+func TestWarmNoDescriptorsLeak(t *testing.T) {
+	j := plainJail(t, Config{})
+	job := func() bailey.Job { return bailey.Job{Timeout: 300 * time.Millisecond} }
+	h := askUntilWarm(t, j, job, "exit", "0")
+	count := func() int { e, _ := os.ReadDir("/proc/self/fd"); return len(e) }
+	theirs := func() int { e, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.process.Pid)); return len(e) }
+	j.warm.busy.Wait()
+	before, inside := count(), theirs()
+	for range 40 {
+		for _, args := range [][]string{{"exit", "3"}, {"die"}, {"killall"}} {
+			ask(t, j, job(), args...)
+			j.warm.busy.Wait()
+		}
+	}
+	t.Logf("gateway %d, then %d; helper %d, then %d, calls %d", before, count(), inside, theirs(), h.calls)
+	if count() > before+4 || theirs() > inside {
+		t.Error("descriptors leak")
+	}
+}
+
+// TestWarmOnce: whatever is killed when, and whoever leaves when, no call runs twice, and none that says it ran did not.
+func TestWarmOnce(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		dir := hostDir(t)
+		j := plainJail(t, Config{OnDemand: onDemand})
+		p := place(t, dir, true)
+		job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{p}} }
+		warm, twice, none, late := 0, 0, 0, 0
+		for i := range 250 {
+			file := filepath.Join(dir, fmt.Sprint("tick", i))
+			call := job()
+			call.Command, call.Args = probe, []string{"tick", file}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r, err := j.Plan(ctx, call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.warm.mu.Lock()
+			var h *helper
+			if n := len(j.warm.helpers); n > 0 {
+				h = j.warm.helpers[n-1]
+			}
+			j.warm.mu.Unlock()
+			after := time.Duration(rand.IntN(4000)) * time.Microsecond
+			var timer *time.Timer
+			switch {
+			case h != nil && i%3 == 0:
+				warm++
+				process := h.process
+				timer = time.AfterFunc(after, func() { process.Kill() })
+			case i%3 == 1:
+				timer = time.AfterFunc(after, func() { cancel(errors.New("left")) })
+			}
+			exit, err := r.Start(ctx, nil, bailey.Streams{})
+			if timer != nil {
+				timer.Stop()
+			}
+			r.Close()
+			cancel(nil)
+			text, _ := os.ReadFile(file)
+			switch {
+			case len(text) > 1:
+				twice++
+			case len(text) == 0 && err == nil && exit.Code == 0:
+				none++
+			case len(text) == 1 && exit == never:
+				late++
+			}
+			if i%5 == 0 {
+				j.warm.busy.Wait()
+			}
+		}
+		t.Logf("on demand %v: %d kills; ran twice %d, never %d, and called never run %d", onDemand, warm, twice, none, late)
+		if twice+none+late > 0 {
+			t.Error("a receipt is not true")
+		}
+	}
+}
+
+// TestWarmInitIsReadyFirst: a tool begins when its PID 1 has let go of its capabilities and descriptors, not before.
+// Nice says so: who has more capabilities is not to be set by who has none (cap_task_setnice).
+func TestWarmInitIsReadyFirst(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		j := plainJail(t, Config{OnDemand: onDemand})
+		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
+		early, calls := 0, h.calls
+		quit := make(chan struct{})
+		for range 3 { // a busy machine
+			hog := exec.Command("/bin/sh", "-c", "while :; do :; done")
+			if err := hog.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { <-quit; hog.Process.Kill(); hog.Wait() }()
+		}
+		for range 120 {
+			if r := ask(t, j, bailey.Job{}, "steer").must(t); strings.Contains(r.out, "141 0 operation not permitted") {
+				early++
+			}
+		}
+		close(quit)
+		j.warm.busy.Wait()
+		t.Logf("on demand %v: %d of %d calls", onDemand, early, h.calls-calls)
+		if early > 0 {
+			t.Error("a tool ran beside a PID 1 that had capabilities still")
+		}
+	}
+}
