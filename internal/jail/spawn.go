@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -69,6 +70,8 @@ func (j *Jail) clone(name string) (*child, error) {
 	if name == inside.Warm {
 		defer slacken()()
 	}
+	cloning.Lock()
+	defer cloning.Unlock()
 	p, err := os.StartProcess(self, []string{name}, &os.ProcAttr{
 		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: how})
 	if err != nil {
@@ -81,6 +84,12 @@ func (j *Jail) clone(name string) (*child, error) {
 	}
 	return &child{process: p, stream: ours, keeper: name == inside.Keeper}, nil
 }
+
+// cloning is held by who starts a process in a user namespace. Until its ids are mapped, package syscall has the new
+// process wait at a pipe, whose end is this process's end too; but of two that are started at once each may hold the
+// other's pipe. Then a gateway that is killed in that moment would leave both waiting for ever, with all its
+// descriptors and so its locks.
+var cloning sync.Mutex
 
 // slacken has the kernel bundle the timers of what this thread starts, until the returned function is called: of a
 // helper only the Go runtime has any, which wakes up many times for each call and finds nothing to do.

@@ -25,7 +25,7 @@ type helper struct {
 func serve() {
 	runtime.LockOSThread()
 	h := &helper{}
-	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || handle(toDefault) != 0 || !h.stand() {
+	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || call(sysCloseRange, Socket+1, 1<<32-1, 0) != 0 || handle(toDefault) != 0 || !h.stand() {
 		syscall.Exit(1)
 	}
 	mark := h.arena.used
