@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestWaiting: nothing waits before a plan was seen twice; then one helper does, with or without a cage made ahead,
@@ -14,6 +15,9 @@ import (
 func TestWaiting(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		j := plainJail(t, Config{})
+		if _, err := j.holder.open(); err != nil {
+			ktest.Missing(t, "cgroup", err)
+		}
 		j.warm.onDemand = onDemand
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait before any call", n)

@@ -231,7 +231,14 @@ func (w *warmth) arm(h *helper) {
 	ahead := !w.onDemand
 	w.mu.Unlock()
 	h.renew(ahead)
+	w.mu.Lock()
+	useless := h.spoilt != nil && !h.taken // who has taken it will see for himself
+	h.taken = h.taken || useless
+	w.mu.Unlock()
 	close(h.ready)
+	if useless {
+		w.drop(h)
+	}
 }
 
 // drop ends a helper that its caller has taken.

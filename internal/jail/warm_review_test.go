@@ -35,6 +35,9 @@ func hostDir(t *testing.T) string {
 // askUntilWarm asks until a helper has served a call, and returns it.
 func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) *helper {
 	t.Helper()
+	if _, err := j.holder.open(); err != nil {
+		ktest.Missing(t, "cgroup", err)
+	}
 	for range 12 {
 		ask(t, j, job(), args...).must(t)
 		j.warm.busy.Wait()
