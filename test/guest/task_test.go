@@ -43,7 +43,8 @@ func program(pkg string, args ...string) task {
 // documents, and what emulation makes take long: load, deadlines, each step and each layer in turn, all as another
 // user, the battery and what fills memory.
 const elsewhere = "^Test(OrdinaryUser|Removal.*|Bare.*|LinuxNeverRunsBare|Battery.*|.*MemoryInAll|NoGroupIsLeft|.*(ConcurrentStarts|" +
-	"ManyStartsLeaveNothing|ManyCopies|StoppedGroup|HugeArguments|Streams|Timeout|ForkBomb|KeepTheRule|EveryStepMatters|NamesTheStep))$"
+	"ManyStartsLeaveNothing|ManyCopies|StoppedGroup|HugeArguments|Streams|Timeout|ForkBomb|KeepTheRule|EveryStepMatters|NamesTheStep|" +
+	"TenThousandCalls|InitIsReadyFirst))$"
 
 // jail are the tests of internal/jail but for those, with their programs made here.
 func jail(flags ...string) task {
