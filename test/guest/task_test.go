@@ -42,7 +42,7 @@ func program(pkg string, args ...string) task {
 // elsewhere are tests of the jail that another kernel does not change: those of systems without a cage and of
 // documents, and what emulation makes take long: load, deadlines, each step and each layer in turn, all as another
 // user, the battery and what fills memory.
-const elsewhere = "^Test(OrdinaryUser|Removal.*|Bare.*|LinuxNeverRunsBare|Battery.*|.*MemoryInAll|NoGroupIsLeft|.*(ConcurrentStarts|" +
+const elsewhere = "^Test(OrdinaryUser.*|Removal.*|Bare.*|LinuxNeverRunsBare|Battery.*|.*MemoryInAll|NoGroupIsLeft|.*(ConcurrentStarts|" +
 	"ManyStartsLeaveNothing|ManyCopies|StoppedGroup|HugeArguments|Streams|Timeout|ForkBomb|KeepTheRule|EveryStepMatters|NamesTheStep|" +
 	"TenThousandCalls|InitIsReadyFirst))$"
 
