@@ -187,9 +187,12 @@ type failure struct {
 	last  time.Time
 }
 
-func (f failure) holds() bool { return f.times >= lenience && time.Since(f.last) < idleTime }
+// holds tells whether it is too soon for another: each time twice as long as the last.
+func (f failure) holds() bool {
+	return f.times > 0 && time.Since(f.last) < min(50*time.Millisecond<<min(f.times, 12), idleTime)
+}
 
-// lenience is how often a helper may fail by chance: it was killed, say.
+// lenience is how often a helper may fail by chance, before somebody is told: it was killed, say.
 const lenience = 3
 
 // fail has calls of a plan do without a helper for a while: what it could not do once it cannot do for each call.
