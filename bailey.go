@@ -170,7 +170,8 @@ type Limits struct {
 	FileBytes   int64 `json:"fileBytes,omitempty"`
 }
 
-// Streams are what a run reads and writes. Writers are called from one goroutine each.
+// Streams are what a run reads and writes. Each writer is called from one goroutine, which may be the same for both: a
+// writer that waits for the other may wait for ever.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

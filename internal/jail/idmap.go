@@ -105,14 +105,13 @@ func (j *Jail) mapOwner(as owner) (ns *os.File, err error) {
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "idmap"), os.NewFile(uintptr(pair[1]), "idmap")
 	defer theirs.Close()
-	p, err := os.StartProcess(self, []string{inside.Name}, &os.ProcAttr{Dir: "/", Env: initEnv[:],
-		Files: []*os.File{nil, nil, nil, theirs}, Sys: &syscall.SysProcAttr{
-			Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
-			UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.uid), HostID: j.hostUID, Size: 1}},
-			GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.gid), HostID: j.hostUID, Size: 1}},
-			GidMappingsEnableSetgroups: true,
-			Credential:                 &syscall.Credential{Uid: as.uid, Gid: as.gid},
-		}})
+	p, err := startInside(inside.Name, theirs, &syscall.SysProcAttr{
+		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.uid), HostID: j.hostUID, Size: 1}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.gid), HostID: j.hostUID, Size: 1}},
+		GidMappingsEnableSetgroups: true,
+		Credential:                 &syscall.Credential{Uid: as.uid, Gid: as.gid},
+	})
 	if err != nil {
 		ours.Close()
 		return nil, err

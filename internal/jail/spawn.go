@@ -70,10 +70,7 @@ func (j *Jail) clone(name string) (*child, error) {
 	if name == inside.Warm {
 		defer slacken()()
 	}
-	cloning.Lock()
-	defer cloning.Unlock()
-	p, err := os.StartProcess(self, []string{name}, &os.ProcAttr{
-		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: theirs}, Sys: how})
+	p, err := startInside(name, theirs, how)
 	if err != nil {
 		ours.Close()
 		var path *os.PathError
@@ -85,11 +82,18 @@ func (j *Jail) clone(name string) (*child, error) {
 	return &child{process: p, stream: ours, keeper: name == inside.Keeper}, nil
 }
 
-// cloning is held by who starts a process in a user namespace. Until its ids are mapped, package syscall has the new
-// process wait at a pipe, whose end is this process's end too; but of two that are started at once each may hold the
-// other's pipe. Then a gateway that is killed in that moment would leave both waiting for ever, with all its
-// descriptors and so its locks.
-var cloning sync.Mutex
+// startInside starts a program of package inside with one end of its socket, one process at a time: until the ids of
+// a new user namespace are mapped, package syscall has the new process wait at a pipe, whose other end is its own too;
+// but of two that are started at once each may hold the other's pipe. Then a gateway that is killed in that moment
+// would leave both waiting for ever, with all its descriptors and so its locks.
+func startInside(name string, socket *os.File, how *syscall.SysProcAttr) (*os.Process, error) {
+	starting.Lock()
+	defer starting.Unlock()
+	return os.StartProcess(self, []string{name}, &os.ProcAttr{
+		Dir: "/", Env: initEnv[:], Files: []*os.File{inside.Socket: socket}, Sys: how})
+}
+
+var starting sync.Mutex
 
 // slacken has the kernel bundle the timers of what this thread starts, until the returned function is called: of a
 // helper only the Go runtime has any, which wakes up many times for each call and finds nothing to do.

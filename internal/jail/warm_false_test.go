@@ -322,7 +322,7 @@ func TestFalseHandshake(t *testing.T) {
 	}
 	sleeper, err := os.StartProcess("/bin/sleep", []string{"bailey-warm", "60"}, &os.ProcAttr{})
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer sleeper.Wait()
 	defer sleeper.Kill()

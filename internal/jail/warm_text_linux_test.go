@@ -1,12 +1,14 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
 )
 
 // warmSample is the sample without what no helper serves.
@@ -24,7 +26,7 @@ func warmSample() *plan {
 // every architecture, and nothing of the plan is left out.
 func TestGoldenTables(t *testing.T) {
 	if !inside.Walks {
-		t.Skip("no helper on this architecture")
+		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))
 	}
 	p := warmSample()
 	if !p.warmable() {

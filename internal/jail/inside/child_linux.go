@@ -26,7 +26,6 @@ type row struct {
 // What becomes of a row's result.
 const (
 	must    uintptr = iota // an error ends the child
-	try                    // whatever it is, on with the next row
 	some                   // so does zero: the other end of a descriptor is gone
 	again                  // on with the row that the last argument points to, which the kernel reads not
 	leave                  // an error other than ENOSYS and EPERM ends the child

@@ -27,15 +27,13 @@ row:
 	MOVQ 48(R12), R9
 	SYSCALL
 	MOVQ 56(R12), CX
-	CMPQ CX, $1 // try
-	JEQ  next
-	CMPQ CX, $3 // again
+	CMPQ CX, $2 // again
 	JEQ  back
-	CMPQ CX, $2 // some
+	CMPQ CX, $1 // some
 	JEQ  some
 	CMPQ AX, $-4095
 	JCS  next
-	CMPQ CX, $4 // leave
+	CMPQ CX, $3 // leave
 	JNE  fail
 	CMPQ AX, $-38 // ENOSYS
 	JEQ  next

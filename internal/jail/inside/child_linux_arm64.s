@@ -26,15 +26,13 @@ row:
 	MOVD 48(R19), R5
 	SVC
 	MOVD 56(R19), R9
-	CMP  $1, R9 // try
-	BEQ  next
-	CMP  $3, R9 // again
+	CMP  $2, R9 // again
 	BEQ  back
-	CMP  $2, R9 // some
+	CMP  $1, R9 // some
 	BEQ  some
 	CMN  $4095, R0
 	BCC  next
-	CMP  $4, R9 // leave
+	CMP  $3, R9 // leave
 	BNE  fail
 	CMN  $38, R0 // ENOSYS
 	BEQ  next

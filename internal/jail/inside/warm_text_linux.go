@@ -45,7 +45,7 @@ func (t *table) calls() []Call {
 
 // text is what a row does: its mode unless that is must, the system call, the arguments without zeros at their end.
 func (t *table) text(r *row) string {
-	args, text := r.args[:], [...]string{must: "", try: "try ", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
+	args, text := r.args[:], [...]string{must: "", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
 	if r.mode == again {
 		args = args[:len(args)-1] // where it leads
 	}

@@ -132,6 +132,8 @@ var verbs = map[string]func([]string){
 	"litter": litter,
 	"parent": func([]string) { fmt.Println(os.Getppid()) },
 	"breed":  func(a []string) { breed(a[0]) },
+
+	"leaveflood": leaveflood, "packets": packets, "brood": brood, "steer": steer, "tick": tick,
 }
 
 // say prints ok or what the error comes down to.

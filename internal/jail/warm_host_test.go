@@ -23,7 +23,7 @@ import (
 // hostDir is a directory that lies neither beneath a cage's own /tmp nor its home.
 func hostDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "bailey-review-")
+	dir, err := os.MkdirTemp("/var/tmp", "bailey-warm-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,8 @@ func (s *slow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func reviewSlow(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...string) (told, time.Duration) {
+// askSlowly asks for a call of the probe whose output takes d to be written, each time, and says how long it took.
+func askSlowly(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...string) (told, time.Duration) {
 	t.Helper()
 	job.Command, job.Args = probe, args
 	r, err := j.Plan(t.Context(), job)
@@ -235,11 +236,11 @@ func reviewSlow(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...
 func TestWarmFloodAfterTheEnd(t *testing.T) {
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Timeout: 3 * time.Second} }
-	cold, took := reviewSlow(t, j, job(), 2*time.Millisecond, "leaveflood")
+	cold, took := askSlowly(t, j, job(), 2*time.Millisecond, "leaveflood")
 	t.Logf("cold after %v: %+v, %v", took, cold.exit, cold.err)
 	h := askUntilWarm(t, j, job, "leaveflood", "0")
 	calls := h.calls
-	r, took := reviewSlow(t, j, job(), 2*time.Millisecond, "leaveflood")
+	r, took := askSlowly(t, j, job(), 2*time.Millisecond, "leaveflood")
 	t.Logf("warm (%v) after %v: %+v, %v", h.calls > calls, took, r.exit, r.err)
 	if r.exit != cold.exit {
 		t.Errorf("cold %+v, warm %+v", cold.exit, r.exit)
@@ -250,10 +251,10 @@ func TestWarmFloodAfterTheEnd(t *testing.T) {
 func TestWarmPackets(t *testing.T) {
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{} }
-	cold, _ := reviewSlow(t, j, job(), 20*time.Millisecond, "packets")
+	cold, _ := askSlowly(t, j, job(), 20*time.Millisecond, "packets")
 	h := askUntilWarm(t, j, job, "packets")
 	calls := h.calls
-	if r, _ := reviewSlow(t, j, job(), 20*time.Millisecond, "packets"); r.out != cold.out {
+	if r, _ := askSlowly(t, j, job(), 20*time.Millisecond, "packets"); r.out != cold.out {
 		t.Errorf("cold %d bytes, warm (%v) %d", len(cold.out), h.calls > calls, len(r.out))
 	}
 }
@@ -263,9 +264,9 @@ func TestWarmSlowReader(t *testing.T) {
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Timeout: time.Second} }
 	h := askUntilWarm(t, j, job, "exit", "0")
-	cold, _ := reviewSlow(t, plainJail(t, Config{}), job(), 1500*time.Millisecond, "flood", "100")
+	cold, _ := askSlowly(t, plainJail(t, Config{}), job(), 1500*time.Millisecond, "flood", "100")
 	calls := h.calls
-	r, _ := reviewSlow(t, j, job(), 1500*time.Millisecond, "flood", "100")
+	r, _ := askSlowly(t, j, job(), 1500*time.Millisecond, "flood", "100")
 	t.Logf("warm (%v): %+v %v, cold %+v", h.calls > calls, r.exit, r.err, cold.exit)
 	if r.exit.TimedOut {
 		t.Errorf("the receipt says that the time was up: %+v", r.exit)
@@ -275,15 +276,16 @@ func TestWarmSlowReader(t *testing.T) {
 // TestWarmMountIsLetGo: a file system that is unmounted after a call is not held by a helper.
 func TestWarmMountIsLetGo(t *testing.T) {
 	ktest.Require(t, "root")
+	const mount = "bailey-let-go"
 	dir := hostDir(t)
-	if err := syscall.Mount("review-fs", dir, "tmpfs", 0, ""); err != nil {
-		t.Skip(err)
+	if err := syscall.Mount(mount, dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
 	}
 	j := plainJail(t, Config{})
 	held := func() bool {
 		for _, h := range j.warm.helpers {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", h.process.Pid))
-			if strings.Contains(string(b), "review-fs") {
+			if strings.Contains(string(b), mount) {
 				return true
 			}
 		}
@@ -335,7 +337,7 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	}
 }
 
-// TestWarmBrood: what a tool leaves as children of the helper's ends with its call too (sound).
+// TestWarmBrood: what a tool leaves as children of the helper's ends with its call too.
 func TestWarmBrood(t *testing.T) {
 	dir := hostDir(t)
 	j := plainJail(t, Config{})
@@ -354,7 +356,7 @@ func TestWarmBrood(t *testing.T) {
 	}
 }
 
-// TestWarmSteer: what can be set of PID 1 touches neither the helper nor the next call (sound).
+// TestWarmSteer: what can be set of PID 1 touches neither the helper nor the next call.
 func TestWarmSteer(t *testing.T) {
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{} }
