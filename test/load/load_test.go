@@ -251,6 +251,8 @@ func (s *site) settle() {
 	if err != nil || len(segments) == 0 {
 		s.t.Fatalf("the ledger has %d segments, %v", len(segments), err)
 	}
+	outcomes := map[bailey.Status]int{}
+	found := &receipts{s: s, outcomes: outcomes}
 	var parts []io.Reader
 	for _, name := range segments {
 		f, err := os.Open(name)
@@ -258,10 +260,9 @@ func (s *site) settle() {
 			s.t.Fatal(err)
 		}
 		defer f.Close()
-		parts = append(parts, f)
+		parts = append(parts, io.TeeReader(f, found))
 	}
-	outcomes := map[bailey.Status]int{}
-	report, err := audit.Verify(io.TeeReader(io.MultiReader(parts...), &receipts{s: s, outcomes: outcomes}))
+	report, err := audit.Verify(parts...)
 	if err != nil || !report.OK || report.Open != 0 || report.Intents != report.Outcomes {
 		s.t.Errorf("the ledger: %+v, %v", report, err)
 	}
