@@ -200,6 +200,13 @@ type WarmRun interface {
 	Warm() []WarmStep
 }
 
+// A MeteredRun is a Run that says, once Start has returned, how much processor time its processes took: all that lived
+// in a cage, and what it took to build it; of a cage that was warm the tool, and those it waited for.
+type MeteredRun interface {
+	Run
+	CPU() time.Duration
+}
+
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {

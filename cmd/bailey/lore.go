@@ -16,6 +16,8 @@ type lore struct {
 	Settings gateway.Applied          `json:"settings"`
 	Clients  map[string]configuration `json:"clients,omitempty"` // what init wrote and did not undo, by file
 	Pins     gateway.Digests          `json:"pins"`
+	Policy   appliedPolicy            `json:"policy"`
+	Killed   gateway.Killed           `json:"killed"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -30,6 +32,13 @@ func folds() map[string]fold {
 		gateway.RepinEvent: foldAs(func(l *lore, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
 		configureEvent:     foldAs((*lore).configure),
 		undoEvent:          foldAs(func(l *lore, c configuration) { delete(l.Clients, c.File) }),
+		policyEvent:        foldAs(func(l *lore, p appliedPolicy) { l.Policy = p }),
+		gateway.KillEvent: foldAs(func(l *lore, k gateway.Killed) {
+			if !l.Killed.On() { // the first reason stands
+				l.Killed = k
+			}
+		}),
+		gateway.ResumeEvent: foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }
 

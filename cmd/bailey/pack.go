@@ -115,6 +115,8 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[repinAct] = s.repin
 	acts[forgetAct] = s.forget
 	acts[rotateAct] = s.rotate
+	acts[policyEvent] = s.rules.apply
+	acts[resumeVerb] = s.resume
 	return acts
 }
 

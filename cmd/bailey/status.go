@@ -30,6 +30,10 @@ type status struct {
 	Sessions  []gateway.LiveSession `json:"sessions"`
 	Ledger    *ledgerStatus         `json:"ledger,omitempty"`
 	Policy    string                `json:"policy,omitempty"` // digest of the rules
+	Applied   *appliedPolicy        `json:"policyApplied,omitempty"`
+	Fault     string                `json:"policyFault,omitempty"` // why nothing is allowed
+	Drift     string                `json:"policyDrift,omitempty"` // how its files differ from what was applied
+	Killed    *gateway.Killed       `json:"killed,omitempty"`      // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
@@ -136,7 +140,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		return nil, err
 	}
 	out := status{
-		Running: true, Home: string(s.home), Policy: s.policy.Digest(), Packs: s.packs(),
+		Running: true, Home: string(s.home), Policy: s.rules.Engine().Digest(), Packs: s.packs(),
 		Gateway: &gatewayStatus{PID: os.Getpid(), Version: version, Protocol: gateway.Protocol, Since: s.since.UTC()},
 		Ledger: &ledgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified, Segments: at.Segments, Entries: at.Entries,
 			Open: at.Open, Head: at.Head.String(), Durable: frail == "", Frail: frail},
@@ -146,6 +150,10 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		out.Cage = bareCage()
 	}
 	out.Redaction = s.desk.settings.Applied().Redaction
+	s.rules.status(&out)
+	if k := s.kill.State(); k.On() {
+		out.Killed = &k
+	}
 	if n, until := s.kept.Count(); n > 0 {
 		out.Kept = &keptStatus{n, until}
 	}
@@ -221,7 +229,13 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	g := s.Gateway
 	line("gateway", "pid %d, version %s, up %s", g.PID, g.Version, time.Since(g.Since).Round(time.Second))
 	line("ledger", "%s", s.Ledger.words())
-	line("policy", "%s", s.Policy)
+	if s.Killed != nil {
+		line("STOPPED", "%s", killedWords(*s.Killed))
+	}
+	line("policy", "%s", s.policyWords())
+	if s.Drift != "" {
+		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", shown(s.Drift))
+	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
 	if words := ruleCounts(s.Redaction); words != "" {
 		line("redaction", "%s", words)

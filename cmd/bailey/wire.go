@@ -36,7 +36,9 @@ type stack struct {
 	index   *ledger.Index
 	notary  *ledger.Notary
 	catalog *pack.Catalog
-	policy  *policy.Engine
+	rules   *rulebook
+	kill    *gateway.KillSwitch // before the gate and its policy
+	budgets *gateway.Budgets
 	queue   *approve.Queue
 	cages   *jail.Jail
 	pins    *gateway.Pins
@@ -82,7 +84,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
 		return s, err
 	}
-	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.scribe.note, Log: log})
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
@@ -91,7 +93,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 		return s, err
 	}
 	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
-		"version": version, "pid": os.Getpid(), "policy": s.policy.Digest(), "packs": s.packs(),
+		"version": version, "pid": os.Getpid(), "policy": s.rules.Engine().Digest(), "packs": s.packs(),
 		"manifests": s.manifests(), "settings": s.desk.settings.Digest(),
 	})
 }
@@ -123,8 +125,12 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 			return nil, err
 		}
 	}
-	if s.policy == nil {
-		if s.policy, err = policy.Load(policy.Config{Sources: rules(s.bare), Actions: actions(s.catalog)}); err != nil {
+	s.budgets = gateway.NewBudgets(nil)
+	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.note)
+	if s.rules == nil {
+		s.rules, err = openRulebook(&rulebook{home: home, catalog: s.catalog, bare: s.bare, meter: s.budgets, note: s.scribe.note, log: s.log},
+			s.scribe.lore.Policy)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -142,11 +148,12 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.queue = approve.New(approve.Config{Note: s.scribe.note, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.policy, Hooks: gate.NoHooks{},
-		Approver: s.queue, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
+		Approver: s.queue, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
+	s.kill.Gate = s.gate
 	return workspaces, err
 }
 
@@ -290,6 +297,8 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
+		killVerb:  s.stop, "budget": s.budget,
+		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }
 
@@ -302,7 +311,7 @@ func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) 
 	if err != nil {
 		return nil, err
 	}
-	return s.policy.Explain(r), nil
+	return s.rules.Engine().Explain(r), nil
 }
 
 func text(args map[string]any, key string) string { v, _ := args[key].(string); return v }

@@ -21,10 +21,12 @@ type capture struct {
 	cut    bool
 	buf    bytes.Buffer
 	passed bool // the call has a writer of its own
+	more   func(n int)
 }
 
-func (c *course) capture(to io.Writer) *capture {
-	p := &capture{}
+// capture makes one; more is told of all that the tool writes.
+func (c *course) capture(to io.Writer, more func(n int)) *capture {
+	p := &capture{more: more}
 	if to == nil {
 		to = &p.buf
 	} else {
@@ -38,6 +40,7 @@ func (c *course) capture(to io.Writer) *capture {
 
 func (p *capture) Write(b []byte) (int, error) {
 	p.seen += int64(len(b))
+	p.more(len(b))
 	if p.limit.cut {
 		return len(b), nil
 	}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"bailey"
@@ -36,6 +38,8 @@ type course struct {
 	granted  []bailey.RuleID
 	approval bailey.ApprovalID
 	pending  bool
+	allowed  Allowance
+	ran, cpu time.Duration // of the tool
 	lease    bailey.Lease
 
 	executed       bool
@@ -49,7 +53,7 @@ type course struct {
 func (g *Gate) begin(call bailey.Call) *course {
 	return &course{
 		Gate: g, call: call, receipt: bailey.NewReceiptID(), started: time.Now(),
-		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}},
+		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}}, allowed: Allowance{Settle: func(Use) {}},
 	}
 }
 
@@ -232,6 +236,43 @@ func (c *course) confirm(context.Context) error {
 	return c.denial(d)
 }
 
+// budget takes what the call may use; release settles it.
+func (c *course) budget(context.Context) error {
+	a, err := c.Budgets.Take(c.request())
+	if err != nil {
+		return err
+	}
+	if a.Settle == nil {
+		a.Settle = func(Use) {}
+	}
+	c.allowed = a
+	return nil
+}
+
+// spent says that a call was ended since its budget is used up.
+type spent string
+
+func (s spent) Error() string {
+	return fmt.Sprintf("budget %s is used up, and the tool was ended", string(s))
+}
+
+// within ends a run when its wall time is used up. more is to be told of all that the tool writes.
+func (c *course) within(ctx context.Context) (_ context.Context, more func(n int), done func()) {
+	a := c.allowed
+	ctx, cancel := context.WithCancelCause(ctx)
+	done = func() { cancel(nil) }
+	if a.Wall > 0 {
+		timer := time.AfterFunc(a.Wall, func() { cancel(bailey.Gentle{Cause: spent(a.WallOf)}) })
+		done = func() { timer.Stop(); cancel(nil) }
+	}
+	var wrote atomic.Int64
+	return ctx, func(n int) {
+		if wrote.Add(int64(n)) > a.Output && a.Output > 0 {
+			cancel(spent(a.OutputOf))
+		}
+	}, done
+}
+
 func (c *course) lend(ctx context.Context) error {
 	lease, err := c.Lender.Lend(ctx, c.receipt, c.manifest.Wants())
 	if err != nil {
@@ -247,10 +288,17 @@ func (c *course) lend(ctx context.Context) error {
 
 // start runs the planned job. From here on the receipt says executed.
 func (c *course) start(ctx context.Context) error {
-	c.stdout = c.capture(c.call.Stdout)
-	c.stderr = c.capture(c.call.Stderr)
+	ctx, more, done := c.within(ctx)
+	defer done()
+	c.stdout = c.capture(c.call.Stdout, more)
+	c.stderr = c.capture(c.call.Stderr, more)
 	c.executed = true
+	begun := time.Now()
 	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
+	c.ran = time.Since(begun)
+	if m, ok := c.run.(bailey.MeteredRun); ok {
+		c.cpu = m.CPU()
+	}
 	if cerr := c.stdout.Close(); err == nil {
 		err = cerr
 	}
@@ -259,6 +307,8 @@ func (c *course) start(ctx context.Context) error {
 	}
 	c.exit, c.executed = exit, err == nil || exit.Code != bailey.NeverRan
 	switch {
+	case errors.As(err, new(spent)):
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: err.Error(), Hint: "bailey budget shows what is left"}
 	case err != nil:
 		return err
 	case exit.TimedOut:
@@ -288,8 +338,21 @@ func (c *course) postHooks(ctx context.Context) error {
 
 // release gives back what the call held, on every way out.
 func (c *course) release() {
+	c.allowed.Settle(c.use())
 	c.lease.Return()
 	c.closePlan()
+}
+
+// use is what the call used; nothing, where no tool was started.
+func (c *course) use() (u Use) {
+	if !c.executed {
+		return u
+	}
+	u = Use{Wall: c.ran, CPU: c.cpu}
+	if c.stdout != nil && c.stderr != nil {
+		u.Output = c.stdout.seen + c.stderr.seen
+	}
+	return u
 }
 
 func (c *course) closePlan() {

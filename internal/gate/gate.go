@@ -1,7 +1,7 @@
 // Package gate is the spine: the one place where the order of a call's stages is written.
 //
 //	intent ▶ lookup ▶ restore ▶ check ▶ decide ▶ pre hooks ▶ (restore, check, decide) ▶ approve ▶ decide
-//	       ▶ lend ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
+//	       ▶ budget ▶ lend ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
 //
 // The order is the security property. The receipt is opened before anything else and sealed by defer, so
 // every exit, a panic included, leaves one intent and one outcome. Each stage is an interface declared
@@ -63,6 +63,29 @@ type Approver interface {
 	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
 }
 
+// Budgets bound what agents use up.
+type Budgets interface {
+	// Take counts a call that is about to run, or refuses it: a budget is spent. The allowance says how far the call may
+	// go; its Settle is told, once, what the call used.
+	Take(r bailey.Request) (Allowance, error)
+	End(s bailey.SessionID) // what a session used is forgotten
+}
+
+// Allowance is what is left for a call by the tightest of its budgets. Zero bounds nothing.
+type Allowance struct {
+	Wall     time.Duration
+	WallOf   string // the budget
+	Output   int64  // bytes of stdout and stderr together
+	OutputOf string
+	Settle   func(Use)
+}
+
+// Use is what a call used: while its tool ran, by its processes, and what they wrote.
+type Use struct {
+	Wall, CPU time.Duration
+	Output    int64
+}
+
 // Lender lends credentials for one call.
 type Lender interface {
 	Lend(ctx context.Context, receipt bailey.ReceiptID, wants []bailey.Want) (bailey.Lease, error)
@@ -95,6 +118,7 @@ type Config struct {
 	Policy   Policy
 	Hooks    Hooks
 	Approver Approver
+	Budgets  Budgets
 	Lender   Lender
 	Redactor Redactor
 	Runners  map[pack.Isolation]bailey.Runner
@@ -120,7 +144,7 @@ func New(c Config) (*Gate, error) {
 	for name, missing := range map[string]bool{
 		"ledger": c.Ledger == nil, "catalog": c.Catalog == nil, "places": c.Places == nil,
 		"policy": c.Policy == nil, "hooks": c.Hooks == nil, "approver": c.Approver == nil,
-		"lender": c.Lender == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
+		"budgets": c.Budgets == nil, "lender": c.Lender == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
 		"host": c.Host == "", "log": c.Log == nil,
 	} {
 		if missing {
@@ -162,6 +186,7 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"again", c.onceMore, false}, // restore, check and decide what a hook changed
 		{"approve", c.approve, true},
 		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
+		{"budget", c.budget, true},
 		{"lend", c.lend, true},
 		{"run", c.start, true}, // what the tool writes passes the redactor on its way
 		{"post hooks", c.postHooks, true},
@@ -211,6 +236,7 @@ func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) er
 // EndSession lets go of all that a session held.
 func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	g.Redactor.End(id)
+	g.Budgets.End(id)
 	var errs []error
 	for _, r := range g.Runners {
 		if s, ok := r.(bailey.SessionRunner); ok {
@@ -219,6 +245,13 @@ func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Unbounded is the stage where no budget is set.
+type Unbounded struct{}
+
+func (Unbounded) Take(bailey.Request) (Allowance, error) { return Allowance{}, nil }
+
+func (Unbounded) End(bailey.SessionID) {}
 
 // NoHooks is the stage where no hook is configured: no objection, nothing changed.
 type NoHooks struct{}

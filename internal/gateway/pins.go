@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"bailey"
 )
@@ -189,6 +190,13 @@ func (r *pinnedRun) Warm() []bailey.WarmStep {
 		return w.Warm()
 	}
 	return nil
+}
+
+func (r *pinnedRun) CPU() time.Duration {
+	if m, ok := r.Run.(bailey.MeteredRun); ok {
+		return m.CPU()
+	}
+	return 0
 }
 
 // Start records what is new before anything runs.

@@ -71,7 +71,7 @@ func (h *helper) hear(e *ending) (over bool) {
 	kind, x, y, err := h.report()
 	switch {
 	case err == nil && kind == inside.Exited:
-		e.started, e.exited, e.status = true, true, syscall.WaitStatus(x)
+		e.started, e.exited, e.status, e.cpu = true, true, syscall.WaitStatus(x), time.Duration(y)*time.Microsecond
 	case err == nil && kind == inside.Unused:
 	case err == nil && kind == inside.Failed:
 		h.spoilt = fmt.Errorf("%w: step %d, %w", errUnbuilt, x, unix.Errno(y))

@@ -140,6 +140,7 @@ type ending struct {
 	last                    string // how PID 1 itself ended
 	over                    string // the bound it was ended for
 	orderly                 bool   // it ended as it meant to
+	cpu                     time.Duration
 }
 
 // follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
@@ -155,6 +156,7 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 		e.last = err.Error()
 	}
 	e.orderly = err == nil && state.Success()
+	e.cpu = state.UserTime() + state.SystemTime() // of all that it reaped, and at its end that is all there was
 	return e
 }
 

@@ -40,8 +40,9 @@ type run struct {
 	places  map[string]*os.File // by path; nil once closed
 	large   bool                // its words are more than any helper takes
 	started atomic.Bool
-	lesser  string // why it is the lesser cage, "" for the full one
-	nest    *nest  // of the lesser cage, while it runs
+	cpu     time.Duration // that its processes took
+	lesser  string        // why it is the lesser cage, "" for the full one
+	nest    *nest         // of the lesser cage, while it runs
 }
 
 func (r *run) Cage() bailey.Cage { return r.cage }
@@ -111,8 +112,12 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 	if err != nil {
 		return never, err
 	}
+	r.cpu = e.cpu
 	return r.judge(ctx, e)
 }
+
+// CPU is what bailey.MeteredRun says.
+func (r *run) CPU() time.Duration { return r.cpu }
 
 // cold runs the call in a cage that nothing was built of before.
 func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err error) {

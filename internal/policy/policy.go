@@ -44,6 +44,12 @@ var starter []byte
 //go:embed starter-elsewhere.cedar
 var elsewhere []byte
 
+//go:embed starter.test.yaml
+var starterTests []byte
+
+//go:embed starter.budgets.yaml
+var starterBudgets []byte
+
 //go:embed opaque.cedar
 var opaque []byte
 
@@ -59,6 +65,13 @@ const (
 
 // Starter returns the policy a new home begins with.
 func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
+
+// StarterTests and StarterBudgets stand beside [Starter], for whoever goes on from it.
+func StarterTests() Source {
+	return Source{Name: "starter.test.yaml", Text: slices.Clone(starterTests)}
+}
+
+func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.Clone(starterBudgets)} }
 
 // Elsewhere returns what stands beside [Starter] on a platform without a cage. Which platform that is, the caller
 // says: this package knows of none.
@@ -122,6 +135,9 @@ func assemble(m *model, rules []*rule, digest string) *Engine {
 	}
 	return e
 }
+
+// Len is how many rules there are, the built-in ones included.
+func (e *Engine) Len() int { return len(e.rules) }
 
 // Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text goes in
 // behind its length (8 bytes, big endian), so no two sets of files share an encoding.

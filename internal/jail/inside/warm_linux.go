@@ -165,7 +165,8 @@ func (h *helper) call(leash, mail int) bool {
 		rules = 0
 	}
 	var status syscall.WaitStatus
-	if wait(pid, &status) != 0 {
+	var used syscall.Rusage
+	if waitUsage(pid, &status, &used) != 0 {
 		return false
 	}
 	switch at, errno, failed := tool.progress.ended(tool.rows, status); {
@@ -175,7 +176,7 @@ func (h *helper) call(leash, mail int) bool {
 	case at < len(tool.rows)-1:
 		report(Unused, 0, 0)
 	default:
-		report(Exited, uint32(status), 0)
+		report(Exited, uint32(status), micros(used))
 	}
 	// PID 1 ends when the gateway lets go of the leash, and all that is left in its namespace before it
 	// (pid_namespaces(7)). Of these some may be this process's own children (clone(2), CLONE_PARENT), which nobody
@@ -223,9 +224,17 @@ func (h *helper) leave() bool {
 }
 
 // wait reaps a child that has ended, -1 being any.
-func wait(pid int, status *syscall.WaitStatus) syscall.Errno {
+func wait(pid int, status *syscall.WaitStatus) syscall.Errno { return waitUsage(pid, status, nil) }
+
+// micros is the processor time of a process and of those it waited for, in microseconds, at most an hour's.
+func micros(r syscall.Rusage) uint32 {
+	n := (r.Utime.Nano() + r.Stime.Nano()) / 1000
+	return uint32(min(n, 3600e6))
+}
+
+func waitUsage(pid int, status *syscall.WaitStatus, used *syscall.Rusage) syscall.Errno {
 	for {
-		_, err := syscall.Wait4(pid, status, syscall.WALL, nil)
+		_, err := syscall.Wait4(pid, status, syscall.WALL, used)
 		if err != syscall.EINTR {
 			return number(err)
 		}

@@ -105,7 +105,7 @@ const ReportSize = 9
 const (
 	Failed  = 'F' // the number of the step, the errno; PID 1 ends
 	Started = 'S' // the tool runs unless Failed follows, or Done was reached
-	Exited  = 'X' // the tool's wait status; PID 1 ends
+	Exited  = 'X' // the tool's wait status, and from a helper the processor time it took, in µs; PID 1 ends
 
 	Listening = 'L' // a stage's to its keeper: with it comes a descriptor of seccomp(2)
 

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// spendings are all budgets as far as they are used.
+type spendings struct {
+	Budgets []gateway.Spending `json:"budgets"`
+}
+
+func (a *app) budgetVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "budget", Short: "What agents have used up of their budgets", Args: cobra.NoArgs,
+		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
+directory and take effect by "bailey policy apply".`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return look(cmd.Context(), a, gateway.Query{Verb: "budget"}, a.budgetWords)
+		},
+	}
+}
+
+func (s *stack) budget(context.Context, gateway.Query, bailey.Call) (any, error) {
+	return spendings{s.budgets.State()}, nil
+}
+
+func (a *app) budgetWords(s spendings) {
+	if len(s.Budgets) == 0 {
+		fmt.Fprintln(a.stdout, "the policy sets no budget")
+		return
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL")
+	for _, b := range s.Budgets {
+		of := ""
+		for _, word := range []string{string(b.Session), b.Agent, b.Person, string(b.Capability)} {
+			if word != "" {
+				of += " " + cell(word)
+			}
+		}
+		until := "the session ends"
+		switch {
+		case b.Until != nil:
+			until = b.Until.Local().Format("2006-01-02 15:04")
+		case !b.Limit.Session || b.Since.IsZero():
+			until = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(b.Budget), cmp.Or(of, "-"),
+			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
+			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
+	}
+	w.Flush()
+}
+
+// ofBound is what was used of a bound, and that alone where there is none.
+func ofBound[T comparable](used, bound T) string {
+	if bound == *new(T) {
+		return fmt.Sprint(used)
+	}
+	return fmt.Sprintf("%v of %v", used, bound)
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/policy"
+)
+
+// proposed is a policy that would be applied, beside the one in force.
+type proposed struct {
+	OK       bool              `json:"ok"`
+	Changed  bool              `json:"changed"` // it was applied
+	Dir      string            `json:"dir,omitempty"`
+	Digest   string            `json:"digest"` // of its files
+	Policy   string            `json:"policy"` // of its rules
+	Rules    int               `json:"rules"`
+	Tests    int               `json:"tests"` // that passed
+	Budgets  int               `json:"budgets"`
+	Differs  bool              `json:"differs"` // from what is in force
+	Meaning  policy.Difference `json:"meaning"`
+	Text     string            `json:"text,omitempty"` // the difference, line by line
+	Applied  appliedPolicy     `json:"applied"`        // what was in force
+	Refusals []string          `json:"-"`
+}
+
+func (a *app) policyApply() *cobra.Command {
+	var yes, starter bool
+	var signature string
+	cmd := &cobra.Command{
+		Use: "apply [DIR]", Short: "Put a policy to use, after showing what it changes",
+		Long: `Put the policy in DIR to use, from the next call on; without DIR, that in $BAILEY_HOME/policy.
+
+It is the whole policy: what stands in no file of DIR does not count. It shows what changes, in meaning and in
+text, and asks. A policy with a fault, or a test that does not pass, changes nothing. What was applied stays in
+use whatever becomes of the files; that they differ from it is a finding of status and doctor.
+
+With --signature FILE the policy has to be signed, by a key that settings.yaml names under policySigners:
+
+  bailey policy text DIR | ssh-keygen -Y sign -n policy@bailey -f KEY > FILE
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey policy apply\n  bailey policy apply ./rules\n  bailey policy apply --starter",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if starter && len(args) > 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "--starter goes without a directory", Hint: "bailey policy apply --help"}
+			}
+			return a.applyPolicy(cmd.Context(), args, starter, signature, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&starter, "starter", false, "go back to the policy that is built in")
+	f.StringVar(&signature, "signature", "", "a detached SSH signature of the policy, a `file`")
+	return cmd
+}
+
+func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, signature string, yes bool) error {
+	op, err := a.operator("policy apply", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	query := map[string]any{}
+	if !starter {
+		if query["dir"], err = policyDirOf(c.Home, args); err != nil {
+			return err
+		}
+	}
+	if signature != "" {
+		text, err := readSignature(signature)
+		if err != nil {
+			return err
+		}
+		query["signature"] = text
+	}
+	var p proposed
+	if err := c.Look(ctx, gateway.Query{Verb: "policy.compare", Args: query}, &p); err != nil {
+		return err
+	}
+	if p.Differs {
+		if !yes || !a.json {
+			fmt.Fprint(a.dialog(), p.words())
+		}
+		if !yes {
+			if err := a.confirm(ctx, "Apply this?"); err != nil {
+				return err
+			}
+		}
+		query["digest"], query["base"] = p.Digest, p.Applied.Digest
+		if err := act(ctx, c, op, policyEvent, query, &p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.json:
+		return a.print(p)
+	case !p.Changed:
+		fmt.Fprintln(a.stdout, "nothing changes: this policy is in use")
+	default:
+		fmt.Fprintf(a.stdout, "applied: %s in use from the next call on, policy %.12s\n", counts(p.Rules, "rule"), p.Policy)
+	}
+	return nil
+}
+
+// policyDirOf is the directory that was named, or the home's own, absolute.
+func policyDirOf(home gateway.Home, args []string) (string, error) {
+	if len(args) == 0 {
+		return filepath.Join(string(home), "policy"), nil
+	}
+	return filepath.Abs(args[0])
+}
+
+func readSignature(name string) (string, error) {
+	const largest = 64 << 10
+	f, err := os.Open(name)
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the signature cannot be read", Err: err, Hint: "make it with ssh-keygen -Y sign -n policy@bailey"}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, largest+1))
+	if err == nil && len(text) > largest {
+		err = &bailey.Error{Kind: bailey.Invalid, Message: "that is no signature: it is over 64 KiB", Hint: "make it with ssh-keygen -Y sign -n policy@bailey"}
+	}
+	return string(text), err
+}
+
+func (p proposed) words() string {
+	var b strings.Builder
+	from := "the policy that is built in"
+	if p.Dir != "" {
+		from = visible(p.Dir)
+	}
+	fmt.Fprintf(&b, "%s: %s, %s, %s\n\n", from, counts(p.Rules, "rule"), counts(p.Tests, "test")+" passed", counts(p.Budgets, "budget"))
+	fmt.Fprintf(&b, "in meaning\n%s\nin text\n%s\n", indented(p.Meaning.String()), cmp.Or(p.Text, "  nothing\n"))
+	return b.String()
+}
+
+func indented(s string) string {
+	var b strings.Builder
+	for _, l := range splitLines(s) {
+		b.WriteString("  " + visible(l) + "\n")
+	}
+	return b.String()
+}
+
+// counts is a number with its noun.
+func counts(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// propose reads what a query names, and holds it against what is in force.
+func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
+	p.Dir = text(q.Args, "dir")
+	files := policyFiles{Rules: rules(r.bare)}
+	if p.Dir != "" {
+		if !filepath.IsAbs(p.Dir) {
+			return p, e, &bailey.Error{Kind: bailey.Invalid, Message: "a policy's directory is an absolute path"}
+		}
+		if files, err = readPolicyDir(p.Dir); err != nil {
+			return p, e, err
+		}
+	}
+	if e, err = r.load(files); err != nil {
+		return p, e, err
+	}
+	now := r.now.Load()
+	p.OK, p.Digest, p.Policy, p.Applied = true, files.digest(), e.engine.Digest(), r.applied
+	p.Rules, p.Tests, p.Budgets = e.engine.Len(), e.tests, len(e.budgets)
+	p.Differs = now.fault != nil || now.files.digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "")
+	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(now.files, files)
+	return p, e, nil
+}
+
+// compare is a look: what a policy would change.
+func (r *rulebook) compare(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _, err := r.propose(q)
+	return p, err
+}
+
+// apply is the act. What is applied has to be what was shown, and what it was held against still in force.
+func (r *rulebook) apply(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, e, err := r.propose(q)
+	if err != nil {
+		return nil, err
+	}
+	if p.Digest != text(q.Args, "digest") || r.applied.Digest != text(q.Args, "base") {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed meanwhile", Hint: "bailey policy apply shows it anew"}
+	}
+	now := appliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
+		Operator: q.Operator, Person: from.Principal.Person}
+	if p.Dir != "" {
+		now.Digest, now.Dir = p.Digest, p.Dir
+		if err := r.keep(e.files); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.note(ctx, policyEvent, now); err != nil {
+		return nil, err
+	}
+	r.applied = now
+	r.use(e)
+	p.Changed, p.Applied = true, now
+	return p, nil
+}
+
+// textDifference shows what changes, file by file.
+func textDifference(old, now policyFiles) string {
+	texts := map[string][2]string{}
+	var names []string
+	for i, f := range []policyFiles{old, now} {
+		for _, s := range f.all() {
+			pair, known := texts[s.Name]
+			if !known {
+				names = append(names, s.Name)
+			}
+			pair[i] = string(s.Text)
+			texts[s.Name] = pair
+		}
+	}
+	var b strings.Builder
+	for _, name := range names {
+		if d := difference(texts[name][0], texts[name][1]); d != "" {
+			fmt.Fprintf(&b, "  %s\n%s", name, d)
+		}
+	}
+	return b.String()
+}
+
+// drift says how the files differ from what was applied; "" when they do not.
+func (r *rulebook) drift() string {
+	applied, now := r.Applied(), r.now.Load()
+	if applied.Dir == "" {
+		return ""
+	}
+	files, err := readPolicyDir(applied.Dir)
+	if err != nil {
+		return fmt.Sprintf("what was applied stays in use, but its files cannot be read: %v", err)
+	}
+	var names []string
+	texts := map[string]string{}
+	for _, s := range now.files.all() {
+		texts[s.Name] = string(s.Text)
+	}
+	for _, s := range files.all() {
+		was, known := texts[s.Name]
+		if delete(texts, s.Name); !known || was != string(s.Text) {
+			names = append(names, s.Name)
+		}
+	}
+	for name := range texts {
+		names = append(names, name+" (gone)")
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", list(names), applied.Dir)
+}
+
+// list is names in words, of many the first.
+func list(names []string) string {
+	const shown = 5
+	if len(names) > shown {
+		return strings.Join(names[:shown], ", ") + fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return strings.Join(names, ", ")
+}
+

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"bailey"
+	"bailey/internal/policy"
+)
+
+// A policy is the files of one directory:
+//
+//	*.cedar        rules
+//	*.test.yaml    calls, and what the rules have to say of them
+//	budgets.yaml   what agents may use up
+//
+// README*, *.md, *.sig and names that begin with a dot are let be. Whatever else lies there is refused: a misspelt name
+// would silently not count.
+type policyFiles struct {
+	Rules   []policy.Source `json:"rules"`
+	Tests   []policy.Source `json:"tests,omitempty"`
+	Budgets []policy.Source `json:"budgets,omitempty"` // one or none
+}
+
+const (
+	rulesEnding, testsEnding, budgetsName = ".cedar", ".test.yaml", "budgets.yaml"
+
+	maxPolicyFiles = 1000
+	maxPolicyBytes = 64 << 20
+)
+
+// all are the files by name.
+func (f policyFiles) all() []policy.Source {
+	list := slices.Concat(f.Rules, f.Tests, f.Budgets)
+	slices.SortFunc(list, func(a, b policy.Source) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// digest is the SHA-256, hex, of all files in order of name, each name and text behind its length (8 bytes, big endian).
+func (f policyFiles) digest() string {
+	h := sha256.New()
+	put := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, s := range f.all() {
+		put([]byte(s.Name))
+		put(s.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// add takes a file in where it belongs.
+func (f *policyFiles) add(s policy.Source) error {
+	switch {
+	case s.Name == budgetsName:
+		f.Budgets = append(f.Budgets, s)
+	case strings.HasSuffix(s.Name, rulesEnding):
+		f.Rules = append(f.Rules, s)
+	case strings.HasSuffix(s.Name, testsEnding):
+		f.Tests = append(f.Tests, s)
+	default:
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the policy's directory is none of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName),
+			Hint: "rename it, or move it away; *.md and names that begin with a dot are let be"}
+	}
+	if !utf8.Valid(s.Text) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: s.Name + " is not UTF-8", Hint: "write it as UTF-8"}
+	}
+	return nil
+}
+
+func beside(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") || strings.HasSuffix(name, ".sig")
+}
+
+// readPolicyDir reads a policy's directory. It follows no link that lies in there and waits for no pipe.
+func readPolicyDir(dir string) (f policyFiles, err error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: "there is no policy in " + dir, Hint: "bailey policy init writes one to begin with"}
+	}
+	if err != nil {
+		return f, unreadablePolicy(dir, err)
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return f, unreadablePolicy(dir, err)
+	}
+	left, count := int64(maxPolicyBytes), 0
+	for _, e := range entries {
+		if beside(e.Name()) {
+			continue
+		}
+		if count++; count > maxPolicyFiles {
+			return f, unreadablePolicy(dir, fmt.Errorf("it has more than %d files", maxPolicyFiles))
+		}
+		text, err := readPolicyFile(root, e, left)
+		if err != nil {
+			return f, unreadablePolicy(filepath.Join(dir, e.Name()), err)
+		}
+		left -= int64(len(text))
+		if err := f.add(policy.Source{Name: e.Name(), Text: text}); err != nil {
+			return f, err
+		}
+	}
+	if len(f.Rules) == 0 {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: "no *.cedar in " + dir + ": without a rule nothing is allowed", Hint: "bailey policy init writes a policy to begin with"}
+	}
+	return f, nil
+}
+
+func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
+	if !e.Type().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	r, err := root.OpenFile(e.Name(), os.O_RDONLY|noWait|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("it is no regular file")) // it was, a moment ago
+	}
+	text, err := io.ReadAll(io.LimitReader(r, left+1))
+	if err == nil && int64(len(text)) > left {
+		err = fmt.Errorf("a policy is %d bytes at most", maxPolicyBytes)
+	}
+	return text, err
+}
+
+func unreadablePolicy(what string, err error) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be read as a policy", Err: err,
+		Hint: "a policy is a directory of plain files, as `bailey policy init` writes it"}
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/policy"
+	"bailey/pack"
+)
+
+// policyEvent is the ledger's kind of entry for a policy that took effect; its data is an [appliedPolicy].
+const policyEvent = "policy.apply"
+
+// appliedPolicy is the policy that an operator applied last. The zero one is the starter policy, built in.
+type appliedPolicy struct {
+	Digest   string           `json:"digest"`           // of all its files, see policyFiles
+	Policy   string           `json:"policy"`           // of the rules, as receipts have it
+	Dir      string           `json:"dir,omitempty"`    // where they lay
+	Rules    int              `json:"rules"`            // how many
+	Tests    int              `json:"tests"`            // that passed
+	Budgets  int              `json:"budgets"`          //
+	Signer   *policySigner    `json:"signer,omitempty"` // who signed the digest
+	At       time.Time        `json:"at,omitzero"`
+	Operator gateway.Operator `json:"operator,omitempty"`
+	Person   string           `json:"person,omitempty"`
+}
+
+// policySigner is whose SSH key signed a policy.
+type policySigner struct {
+	Name  string `json:"name"`
+	Key   string `json:"key"`   // its fingerprint, SHA256:…
+	Touch bool   `json:"touch"` // somebody touched it
+}
+
+// edition is a policy as it was loaded, whole.
+type edition struct {
+	files   policyFiles
+	engine  *policy.Engine
+	budgets []bailey.Budget
+	tests   int
+	fault   error // why nothing is allowed
+}
+
+// rulebook is the policy in force. The files of a home's policy are read when an operator applies them, never because
+// they changed; what was applied is kept beside the ledger by its digest, which the ledger has.
+type rulebook struct {
+	home    gateway.Home
+	catalog *pack.Catalog
+	actions []policy.Action
+	bare    bool
+	meter   *gateway.Budgets
+	note    func(ctx context.Context, kind string, data any) error
+	log     *slog.Logger
+
+	now atomic.Pointer[edition]
+
+	mu      sync.Mutex // one apply at a time; guards applied
+	applied appliedPolicy
+}
+
+// openRulebook puts to use what was applied last. Where that is not there any more, or does not load with the packs of
+// now, the gateway starts and denies everything, for only so can another be applied.
+func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
+	r.applied, r.actions = last, actions(r.catalog)
+	e, err := r.last()
+	if last.Digest == "" && err != nil {
+		return nil, err
+	}
+	if err != nil {
+		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "the policy that was applied last cannot be used, so nothing is allowed: " + err.Error(),
+			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
+		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // which denies everything
+		r.log.Error("the policy is not used", "why", err)
+	}
+	if e.engine == nil {
+		return nil, e.fault
+	}
+	r.use(e)
+	return r, nil
+}
+
+// last loads what was applied last.
+func (r *rulebook) last() (edition, error) {
+	if r.applied.Digest == "" {
+		return r.load(policyFiles{Rules: rules(r.bare)})
+	}
+	files, err := r.kept(r.applied.Digest)
+	if err != nil {
+		return edition{}, err
+	}
+	return r.load(files)
+}
+
+func (r *rulebook) use(e edition) {
+	r.now.Store(&e)
+	r.meter.Set(e.budgets)
+}
+
+// load makes an edition of files: rules that load, budgets that are understood, and tests that pass.
+func (r *rulebook) load(f policyFiles) (edition, error) { return loadPolicy(f, r.catalog, r.actions) }
+
+func loadPolicy(f policyFiles, catalog *pack.Catalog, acts []policy.Action) (e edition, err error) {
+	e.files = f
+	if e.engine, err = policy.Load(policy.Config{Sources: f.Rules, Actions: acts}); err != nil {
+		return e, err
+	}
+	for _, s := range f.Budgets {
+		if e.budgets, err = e.engine.Budgets(s); err != nil {
+			return e, err
+		}
+	}
+	var tests []policy.Test
+	for _, s := range f.Tests {
+		list, err := policy.ParseTests(s)
+		if err != nil {
+			return e, err
+		}
+		tests = append(tests, list...)
+	}
+	e.tests = len(tests)
+	return e, failed(e.engine.Test(tests, fitting(catalog)))
+}
+
+// fitting checks the input of a test as that of a call is.
+func fitting(catalog *pack.Catalog) policy.Fit {
+	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, error) {
+		m, err := catalog.Lookup(id)
+		if err != nil {
+			return nil, false, err
+		}
+		typed, err := m.Check(input, false)
+		return typed, slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write }), err
+	}
+}
+
+// failed is an error that tells of tests that did not pass.
+func failed(tests []policy.Failure) error {
+	if len(tests) == 0 {
+		return nil
+	}
+	const shown = 50
+	var lines []string
+	for i, f := range tests {
+		if i == shown {
+			lines = append(lines, fmt.Sprintf("and %d more", len(tests)-shown))
+			break
+		}
+		lines = append(lines, f.String())
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: "the policy does not do what its tests say:\n  " + strings.Join(lines, "\n  "),
+		Hint: "correct the rule or the test; bailey policy check runs them again"}
+}
+
+// Decide is the gate's policy.
+func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
+	e := r.now.Load()
+	d := e.engine.Decide(q)
+	if e.fault != nil {
+		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault), Policy: d.Policy}
+	}
+	return d
+}
+
+// Engine are the rules in force.
+func (r *rulebook) Engine() *policy.Engine { return r.now.Load().engine }
+
+// Applied is what an operator applied last.
+func (r *rulebook) Applied() appliedPolicy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied
+}
+
+// keptPolicies is the directory in the home where each policy that was applied stays, by its digest.
+const keptPolicies = "policies"
+
+// kept reads a policy that was applied. One that is not what its digest says is refused.
+func (r *rulebook) kept(digest string) (f policyFiles, err error) {
+	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy", digest)}
+	}
+	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "bailey policy log lists those there are"}
+	}
+	if err != nil {
+		return f, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var list []keptFile
+	if err := d.Decode(&list); err != nil {
+		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
+	}
+	for _, k := range list {
+		if err := f.add(policy.Source{Name: k.Name, Text: []byte(k.Text)}); err != nil {
+			return f, err
+		}
+	}
+	if f.digest() != digest {
+		return f, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the policy kept as %.12s is another one", digest), Hint: "somebody changed " + keptPolicies + " in the home"}
+	}
+	return f, nil
+}
+
+type keptFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// keep stores the files by their digest, durably, before the ledger names it.
+func (r *rulebook) keep(f policyFiles) error {
+	var list []keptFile
+	for _, s := range f.all() {
+		list = append(list, keptFile{s.Name, string(s.Text)})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(string(r.home), keptPolicies)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })
+}
+
+// status fills in what is in force.
+func (r *rulebook) status(s *status) {
+	if applied := r.Applied(); applied.Policy != "" {
+		s.Applied = &applied
+	}
+	if e := r.now.Load(); e.fault != nil {
+		s.Fault = withHint(e.fault)
+	}
+	s.Drift = r.drift()
+}
+
+func (s status) policyWords() string {
+	words := s.Policy
+	switch {
+	case s.Fault != "":
+		return "NOTHING IS ALLOWED: " + shown(s.Fault)
+	case s.Applied == nil || s.Applied.Dir == "":
+		words += ", built in"
+	default:
+		words += fmt.Sprintf(", %s of %s, applied %s by %s", counts(s.Applied.Rules, "rule"), shown(s.Applied.Dir), s.Applied.At.Format(time.RFC3339), cell(s.Applied.Person))
+	}
+	if s.Applied != nil && s.Applied.Signer != nil {
+		words += ", signed by " + cell(s.Applied.Signer.Name)
+	}
+	return words
+}

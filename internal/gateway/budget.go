@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/gate"
+)
+
+// Budgets meter what calls use and refuse those that no budget has room for. Metering knows the budgets of now: one that
+// is applied anew under the same id goes on with what was used. It is safe for concurrent use.
+type Budgets struct {
+	now func() time.Time
+
+	mu     sync.Mutex // guards what follows
+	list   []bailey.Budget
+	meters map[account]*usage
+}
+
+// account is whose use is counted; a field is empty where the budget does not tell them apart.
+type account struct {
+	Budget     string              `json:"budget"`
+	Session    bailey.SessionID    `json:"session,omitempty"`
+	Agent      string              `json:"agent,omitempty"`
+	Person     string              `json:"person,omitempty"`
+	Capability bailey.CapabilityID `json:"capability,omitempty"`
+}
+
+// usage is what was used since a time, and how many calls use it now.
+type usage struct {
+	since time.Time
+	used  gate.Use
+	calls int
+	open  int
+}
+
+// Spending is a budget as far as it is used.
+type Spending struct {
+	account
+	Since  time.Time     `json:"since"`
+	Until  *time.Time    `json:"until,omitempty"` // when counting begins anew
+	Calls  int           `json:"calls"`
+	Open   int           `json:"open"` // of them, calls that run now
+	Wall   time.Duration `json:"wall"`
+	CPU    time.Duration `json:"cpu"`
+	Output int64         `json:"output"`
+	Spent  string        `json:"spent,omitempty"` // which bound is reached
+	Limit  bailey.Budget `json:"limit"`
+}
+
+// mostMeters bounds what is kept. Beyond it a call that a new meter had to be made for is refused.
+const mostMeters = 100_000
+
+// NewBudgets returns budgets with none set. now is nil for time.Now.
+func NewBudgets(now func() time.Time) *Budgets {
+	if now == nil {
+		now = time.Now
+	}
+	return &Budgets{now: now, meters: map[account]*usage{}}
+}
+
+// Set puts budgets in place of those before.
+func (b *Budgets) Set(list []bailey.Budget) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = slices.Clone(list)
+	for key := range b.meters {
+		if !slices.ContainsFunc(list, func(l bailey.Budget) bool { return l.ID == key.Budget }) {
+			delete(b.meters, key)
+		}
+	}
+}
+
+func keyOf(l bailey.Budget, r bailey.Request) account {
+	key := account{Budget: l.ID}
+	if l.Session {
+		key.Session = r.Session.ID
+	}
+	if l.Agent {
+		key.Agent, key.Person = r.Principal.Agent, r.Principal.Person
+	}
+	if l.Capability {
+		key.Capability = r.Capability
+	}
+	return key
+}
+
+// at returns the meter of a key, begun anew when its span is over. b.mu is held.
+func (b *Budgets) at(key account, within time.Duration, now time.Time) *usage {
+	m := b.meters[key]
+	switch {
+	case m == nil && len(b.meters) >= mostMeters:
+		return nil
+	case m == nil:
+		m = &usage{since: now}
+		b.meters[key] = m
+	case within > 0 && !now.Before(m.since.Add(within)):
+		m.since, m.used, m.calls = now, gate.Use{}, m.open
+	}
+	return m
+}
+
+// Take counts a call against every budget that bounds it, or against none and says which is spent.
+func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	var a gate.Allowance
+	var meters []*usage
+	for _, l := range b.list {
+		if !l.Counts(r) {
+			continue
+		}
+		m := b.at(keyOf(l, r), l.Within, now)
+		if m == nil {
+			return a, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of %d budgets is kept already", mostMeters), Hint: "end sessions that are not needed"}
+		}
+		if bound := m.spent(l); bound != "" {
+			return a, exhausted(l, bound, m)
+		}
+		a = tighter(a, l, m)
+		meters = append(meters, m)
+	}
+	for _, m := range meters {
+		m.calls++
+		m.open++
+	}
+	settled := false
+	a.Settle = func(u gate.Use) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if settled {
+			return
+		}
+		settled = true
+		for _, m := range meters {
+			m.open--
+			m.used.Wall += u.Wall
+			m.used.CPU += u.CPU
+			m.used.Output += u.Output
+		}
+	}
+	return a, nil
+}
+
+// spent names the bound that leaves no room for another call, or nothing.
+func (m *usage) spent(l bailey.Budget) string {
+	switch {
+	case l.Calls > 0 && m.calls >= l.Calls:
+		return fmt.Sprintf("%d calls", l.Calls)
+	case l.Concurrent > 0 && m.open >= l.Concurrent:
+		return fmt.Sprintf("%d calls at one time", l.Concurrent)
+	case l.Wall > 0 && m.used.Wall >= l.Wall:
+		return fmt.Sprintf("%s of running tools", l.Wall)
+	case l.CPU > 0 && m.used.CPU >= l.CPU:
+		return fmt.Sprintf("%s of processor time", l.CPU)
+	case l.Output > 0 && m.used.Output >= l.Output:
+		return fmt.Sprintf("%d bytes of output", l.Output)
+	}
+	return ""
+}
+
+func exhausted(l bailey.Budget, bound string, m *usage) error {
+	err := &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("budget %s is used up: %s", l.ID, bound)}
+	switch {
+	case l.Concurrent > 0 && m.open >= l.Concurrent:
+		err.Hint = "call again when one of them has ended"
+	case l.Within > 0:
+		err.Hint = "it is full again at " + m.since.Add(l.Within).UTC().Format(time.RFC3339)
+	default:
+		err.Hint = "it lasts for one session; tell the person you work for"
+	}
+	return err
+}
+
+// tighter bounds a call by what a budget has left, where that is less.
+func tighter(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
+	if left := l.Wall - m.used.Wall; l.Wall > 0 && (a.Wall == 0 || left < a.Wall) {
+		a.Wall, a.WallOf = left, l.ID
+	}
+	if left := l.Output - m.used.Output; l.Output > 0 && (a.Output == 0 || left < a.Output) {
+		a.Output, a.OutputOf = left, l.ID
+	}
+	return a
+}
+
+// End forgets what a session used.
+func (b *Budgets) End(id bailey.SessionID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, m := range b.meters {
+		if key.Session == id && m.open == 0 {
+			delete(b.meters, key)
+		}
+	}
+}
+
+// State returns what is metered, those first that have least left.
+func (b *Budgets) State() []Spending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []Spending{}
+	for _, l := range b.list {
+		n := len(list)
+		for key, m := range b.meters {
+			if key.Budget != l.ID {
+				continue
+			}
+			s := Spending{account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall, CPU: m.used.CPU,
+				Output: m.used.Output, Spent: m.spent(l), Limit: l}
+			if l.Within > 0 {
+				until := m.since.Add(l.Within).UTC()
+				s.Until = &until
+			}
+			list = append(list, s)
+		}
+		if len(list) == n {
+			list = append(list, Spending{account: account{Budget: l.ID}, Limit: l})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Spending) int {
+		return cmp.Or(cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Capability, b.Capability))
+	})
+	return list
+}

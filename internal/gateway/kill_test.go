@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// slowGate carries calls until their context ends, and says how they ended.
+type slowGate struct {
+	begun chan struct{}
+	ended chan error
+}
+
+func (g slowGate) Do(ctx context.Context, _ bailey.Call) bailey.Result {
+	g.begun <- struct{}{}
+	<-ctx.Done()
+	g.ended <- context.Cause(ctx)
+	return bailey.Result{Status: bailey.Killed, Err: context.Cause(ctx)}
+}
+
+func (slowGate) EndSession(context.Context, bailey.SessionID) error { return nil }
+
+type allows struct{}
+
+func (allows) Decide(bailey.Request) bailey.Decision {
+	return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+}
+
+// TestKillStopsAll: every call under way is cut off, the next is refused where policy decides, and so it stays until
+// somebody resumes.
+func TestKillStopsAll(t *testing.T) {
+	var notes []string
+	var mu sync.Mutex
+	k := NewKillSwitch(Killed{}, func(_ context.Context, kind string, _ any) error {
+		mu.Lock()
+		defer mu.Unlock()
+		notes = append(notes, kind)
+		return nil
+	})
+	g := slowGate{make(chan struct{}, 3), make(chan error, 3)}
+	k.Gate = g
+	for range 3 {
+		go k.Do(t.Context(), bailey.Call{})
+	}
+	for range 3 {
+		<-g.begun
+	}
+	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Allow {
+		t.Fatalf("before: %+v", d)
+	}
+	state, err := k.Kill(t.Context(), "an agent runs wild", "ada")
+	if err != nil || state.Calls != 3 || !k.State().On() {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	for range 3 {
+		if err := <-g.ended; !errors.Is(err, context.Canceled) || err.Error() != "the kill switch was thrown" {
+			t.Errorf("a call ended with %v", err)
+		}
+	}
+	d := k.Before(allows{}).Decide(bailey.Request{})
+	if d.Effect != bailey.Deny || !strings.Contains(d.Reason, "an agent runs wild") || d.Policy != "p" {
+		t.Errorf("while it is thrown: %+v", d)
+	}
+	if again, err := k.Kill(t.Context(), "again", "bob"); err != nil || again.Calls != 0 || k.State().Reason != "an agent runs wild" {
+		t.Errorf("thrown twice: %+v, %v; state %+v", again, err, k.State())
+	}
+	if _, err := k.Resume(t.Context(), Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Allow {
+		t.Errorf("resumed: %+v", d)
+	}
+	if _, err := k.Resume(t.Context(), Resumed{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("resumed twice: %v", err)
+	}
+	if want := "kill kill resume"; strings.Join(notes, " ") != want {
+		t.Errorf("noted %v, want %s", notes, want)
+	}
+}
+
+// TestKillWithoutALedger: what cannot be recorded is stopped all the same, and is not resumed.
+func TestKillWithoutALedger(t *testing.T) {
+	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { return errors.New("the disk is full") })
+	if _, err := k.Kill(t.Context(), "", ""); err == nil || !k.State().On() {
+		t.Errorf("%v; thrown: %v", err, k.State().On())
+	}
+	if _, err := k.Resume(t.Context(), Resumed{}); err == nil || !k.State().On() {
+		t.Errorf("resumed without a record: %v", err)
+	}
+}
+
+// TestKillIsRemembered: a gateway that starts is stopped as the last one was.
+func TestKillIsRemembered(t *testing.T) {
+	k := NewKillSwitch(Killed{At: time.Now(), Reason: "before"}, nil)
+	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "before") {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"bailey"
+)
+
+// maxBudgets bounds a file of budgets: each call is held against every one.
+const maxBudgets = 1000
+
+// Budgets reads a file of budgets; see the package comment for what it may say. Capabilities and groups are those that
+// the engine knows. The error is Invalid and names file, line and column.
+func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
+	s := sheet{src.Name}
+	body, err := s.document(src.Text)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	var budgets []bailey.Budget
+	err = s.each(body, "a file of budgets", keys{"budgets": func(n ast.Node) error {
+		if _, none := n.(*ast.NullNode); none {
+			return nil
+		}
+		seq, ok := n.(*ast.SequenceNode)
+		if !ok {
+			return s.fault(n.GetToken(), "budgets wants a list, each entry behind a dash")
+		}
+		for _, item := range seq.Values {
+			b, err := e.budget(s, item)
+			if err != nil {
+				return err
+			}
+			switch {
+			case len(budgets) == maxBudgets:
+				return s.fault(item.GetToken(), "there are more than %d budgets", maxBudgets)
+			case slices.ContainsFunc(budgets, func(o bailey.Budget) bool { return o.ID == b.ID }):
+				return s.fault(item.GetToken(), "there are two budgets %s", b.ID)
+			}
+			budgets = append(budgets, b)
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return budgets, nil
+}
+
+func (e *Engine) budget(s sheet, n ast.Node) (b bailey.Budget, err error) {
+	var per []string
+	counts := func(into *int) func(ast.Node) error {
+		return func(n ast.Node) error {
+			v, err := s.number(n, 1_000_000_000)
+			*into = int(v)
+			return err
+		}
+	}
+	err = s.each(n, "a budget", keys{
+		"id":           phrase(s, &b.ID),
+		"capabilities": func(n ast.Node) (err error) { b.Capabilities, err = e.covered(s, n); return err },
+		"agents":       list(s, &b.Agents),
+		"per": func(n ast.Node) error {
+			if word, ok := textOf(n); ok {
+				per = []string{word}
+				return nil
+			}
+			return list(s, &per)(n)
+		},
+		"within": s.span(&b.Within), "wall": s.span(&b.Wall), "cpu": s.span(&b.CPU),
+		"calls": counts(&b.Calls), "concurrent": counts(&b.Concurrent),
+		"output": func(n ast.Node) (err error) { b.Output, err = s.bytes(n); return err },
+	})
+	if err != nil {
+		return b, err
+	}
+	at := n.GetToken()
+	if pairs, ok := pairsOf(n); ok && len(pairs) > 0 {
+		at = pairs[0].Key.GetToken()
+	}
+	b.Source = fmt.Sprintf("%s:%d", s.name, at.Position.Line)
+	return b, s.coherent(&b, per, at)
+}
+
+// coherent settles what a budget counts apart, and refuses one that bounds nothing.
+func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
+	if per == nil {
+		per = []string{"session"}
+	}
+	for _, word := range per {
+		switch word {
+		case "session":
+			b.Session = true
+		case "agent":
+			b.Agent = true
+		case "capability":
+			b.Capability = true
+		default:
+			return s.fault(at, "per is session, agent or capability, or a list of them, not %q", clip(word))
+		}
+	}
+	switch {
+	case !idForm().MatchString(b.ID):
+		return s.fault(at, "the budget wants an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
+	case !b.Session && b.Within == 0 && (b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0):
+		return s.fault(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session", b.ID)
+	case b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0:
+		return s.fault(at, "budget %s bounds nothing: it wants calls, concurrent, wall, cpu or output", b.ID)
+	}
+	return nil
+}
+
+// covered are the capabilities that a list of ids and groups takes in.
+func (e *Engine) covered(s sheet, n ast.Node) ([]bailey.CapabilityID, error) {
+	var words []string
+	if err := list(s, &words)(n); err != nil {
+		return nil, err
+	}
+	if len(words) == 0 {
+		return nil, s.fault(n.GetToken(), "capabilities is empty: leave it out for all")
+	}
+	var ids []bailey.CapabilityID
+	for _, w := range words {
+		before := len(ids)
+		for id, sl := range e.slices {
+			if string(id) == w || slices.Contains(sl.act.groups, w) {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == before {
+			return nil, s.fault(n.GetToken(), "%q is no capability, nor a group that has any", clip(w))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// number reads a whole number from 1 on.
+func (s sheet) number(n ast.Node, most int64) (int64, error) {
+	if i, ok := n.(*ast.IntegerNode); ok {
+		if v, err := strconv.ParseInt(i.GetToken().Value, 10, 64); err == nil && v > 0 && v <= most {
+			return v, nil
+		}
+	}
+	return 0, s.fault(n.GetToken(), "wants a whole number from 1 to %d", most)
+}
+
+// span reads a duration as Go writes it.
+func (s sheet) span(into *time.Duration) func(ast.Node) error {
+	const most = 366 * 24 * time.Hour
+	return func(n ast.Node) error {
+		text, _ := textOf(n)
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 || d > most {
+			return s.fault(n.GetToken(), "wants a span of time, as in 30s, 10m or 24h")
+		}
+		*into = d
+		return nil
+	}
+}
+
+// bytes reads a number of bytes, or one with a unit.
+func (s sheet) bytes(n ast.Node) (int64, error) {
+	const most = 1 << 50
+	if text, ok := textOf(n); ok {
+		for i, unit := range []string{"KiB", "MiB", "GiB"} {
+			digits, found := strings.CutSuffix(text, unit)
+			v, err := strconv.ParseInt(digits, 10, 32)
+			if found && err == nil && v > 0 {
+				return v << (10 * (i + 1)), nil
+			}
+		}
+		return 0, s.fault(n.GetToken(), "wants bytes, as in 4096, 64KiB, 100MiB or 2GiB")
+	}
+	return s.number(n, most)
+}
