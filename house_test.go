@@ -27,6 +27,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/policy":     {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go"}},
 	"internal/redact":     {ours: []string{"."}},
 	"internal/redact/gen": {},
+	"internal/sshsig":     {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 	// kernel
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},

@@ -1,0 +1,281 @@
+package sshsig
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// armour writes raw as ssh-keygen does.
+func armour(raw []byte) []byte {
+	text := begin
+	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
+		text += string(line) + "\n"
+	}
+	return []byte(text + end + "\n")
+}
+
+func line(name, kind string, blob []byte) string {
+	return name + " " + kind + " " + base64.StdEncoding.EncodeToString(blob) + "\n"
+}
+
+// fresh is an envelope without key and signature.
+func fresh() *envelope {
+	e := &envelope{Version: 1, Namespace: space, Hash: "sha512"}
+	copy(e.Magic[:], magic)
+	return e
+}
+
+// sealed is an envelope that key signed, after change has been at it.
+func sealed(t *testing.T, key ed25519.PrivateKey, message []byte, change func(*envelope)) []byte {
+	t.Helper()
+	pub, err := ssh.NewPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := fresh()
+	e.Key = pub.Marshal()
+	change(e)
+	e.Signature = slices.Concat(ssh.Marshal(struct {
+		Format string
+		Blob   []byte
+	}{ssh.KeyAlgoED25519, ed25519.Sign(key, e.signed(message))}), e.Signature)
+	return ssh.Marshal(e)
+}
+
+func software() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, 32)) }
+
+func trusted(t *testing.T) []Key {
+	t.Helper()
+	pub, err := ssh.NewPublicKey(software().Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ParseKeys([]byte(line("ann", ssh.KeyAlgoED25519, pub.Marshal())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func same(*envelope) {}
+
+// TestRefusals: everything but the one form is refused, in words that say which.
+func TestRefusals(t *testing.T) {
+	keys, message := trusted(t), []byte("text")
+	good := sealed(t, software(), message, same)
+	if by, err := Verify(message, armour(good), space, keys); err != nil || by.Name != "ann" {
+		t.Fatalf("%+v %v", by, err)
+	}
+	with := func(change func(*envelope)) []byte { return armour(sealed(t, software(), message, change)) }
+	text := string(armour(good))
+	other := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, 32))
+	for _, c := range []struct {
+		what    string
+		armored []byte
+		kind    bailey.Kind
+		says    string
+	}{
+		{"nothing", nil, bailey.Invalid, "does not begin"},
+		{"junk before", []byte("x\n" + text), bailey.Invalid, "does not begin"},
+		{"an empty line before", []byte("\n" + text), bailey.Invalid, "does not begin"},
+		{"junk behind", []byte(text + "x"), bailey.Invalid, "does not end"},
+		{"two newlines behind", []byte(text + "\n"), bailey.Invalid, "does not end"},
+		{"two signatures", []byte(text + text), bailey.Invalid, "not base64"},
+		{"carriage returns", []byte(strings.ReplaceAll(text, "\n", "\r\n")), bailey.Invalid, "does not begin"},
+		{"a carriage return inside", []byte(strings.Replace(text, "\nU", "\nU\r", 1)), bailey.Invalid, "carriage return"},
+		{"an empty line inside", []byte(strings.Replace(text, "\nU", "\n\nU", 1)), bailey.Invalid, "empty"},
+		{"one long line", []byte(begin + base64.StdEncoding.EncodeToString(good) + "\n" + end), bailey.Invalid, "too long"},
+		{"no lines", []byte(begin + end), bailey.Invalid, "does not end"},
+		{"huge", []byte(begin + strings.Repeat("A", maxSignature) + "\n" + end), bailey.Invalid, "at most"},
+		{"other magic", armour(append([]byte("SSHSIH"), good[6:]...)), bailey.Invalid, "SSHSIG"},
+		{"cut short", armour(good[:len(good)-1]), bailey.Invalid, "cut short"},
+		{"trailing bytes", armour(append(bytes.Clone(good), 0)), bailey.Invalid, "behind its end"},
+		{"version 0", with(func(e *envelope) { e.Version = 0 }), bailey.Invalid, "version 0"},
+		{"version 2", with(func(e *envelope) { e.Version = 2 }), bailey.Invalid, "version 2"},
+		{"another namespace", with(func(e *envelope) { e.Namespace = "file" }), bailey.Denied, `namespace "file"`},
+		{"no namespace", with(func(e *envelope) { e.Namespace = "" }), bailey.Invalid, "no namespace"},
+		{"a reserved field", with(func(e *envelope) { e.Reserved = "x" }), bailey.Invalid, "reserved"},
+		{"SHA-1", with(func(e *envelope) { e.Hash = "sha1" }), bailey.Invalid, `"sha1"`},
+		{"SHA-384", with(func(e *envelope) { e.Hash = "sha384" }), bailey.Invalid, `"sha384"`},
+		{"bytes behind the signature", with(func(e *envelope) { e.Signature = []byte{1} }), bailey.Invalid, "behind the signature proper"},
+		{"flags of a key that has none", with(func(e *envelope) { e.Signature = []byte{1, 0, 0, 0, 1} }), bailey.Invalid, "behind the signature proper"},
+		{"another key", armour(sealed(t, other, message, same)), bailey.Denied, "not among"},
+		{"another key under a trusted one's name", armour(sealed(t, other, message, func(e *envelope) { e.Key = keys[0].blob })), bailey.Denied, "is not that of key"},
+		{"another message", armour(sealed(t, software(), []byte("texT"), same)), bailey.Denied, "is not that of key"},
+	} {
+		by, err := Verify(message, c.armored, space, keys)
+		if bailey.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || by != (Signer{}) {
+			t.Errorf("%s: %+v, %v", c.what, by, err)
+		}
+	}
+	if _, err := Verify(message, armour(good), space, []Key{{}}); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("the zero Key: %v", err)
+	}
+	if _, err := Verify(message, with(func(e *envelope) { e.Namespace = "" }), "", keys); err == nil {
+		t.Error("no namespace was asked for and one was verified")
+	}
+}
+
+// TestRSA: SHA-1 is refused, and so is a signature shorter than its key, which the library would accept.
+func TestRSA(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ParseKeys([]byte(line("ann", ssh.KeyAlgoRSA, signer.PublicKey().Marshal())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(format string, message []byte, change func(*ssh.Signature)) error {
+		e := fresh()
+		e.Key = signer.PublicKey().Marshal()
+		sig, err := signer.(ssh.AlgorithmSigner).SignWithAlgorithm(rand.Reader, e.signed(message), format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(sig)
+		e.Signature = ssh.Marshal(sig)
+		_, err = Verify(message, armour(ssh.Marshal(e)), space, keys)
+		return err
+	}
+	asIs := func(*ssh.Signature) {}
+	for _, format := range []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256} {
+		if err := sign(format, []byte("text"), asIs); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+	if err := sign(ssh.KeyAlgoRSA, []byte("text"), asIs); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), `made with "ssh-rsa"`) {
+		t.Errorf("SHA-1: %v", err)
+	}
+	for n, found := 0, false; !found; n++ { // one in 256 begins with a zero
+		err := sign(ssh.KeyAlgoRSASHA512, fmt.Append(nil, n), func(sig *ssh.Signature) {
+			if found = sig.Blob[0] == 0; found {
+				sig.Blob = sig.Blob[1:]
+			}
+		})
+		if found && (bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "one encoding")) {
+			t.Errorf("a short signature: %v", err)
+		}
+	}
+}
+
+// card signs as a security key does, in software: PROTOCOL.u2f.
+type card struct {
+	kind string
+	blob []byte
+	sign func([]byte) []byte
+}
+
+func cards(t *testing.T) []card {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := private.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []card{
+		{ssh.KeyAlgoSKED25519, ssh.Marshal(struct {
+			Type             string
+			Key, Application []byte
+		}{ssh.KeyAlgoSKED25519, software().Public().(ed25519.PublicKey), []byte("ssh:")}),
+			func(b []byte) []byte { return ed25519.Sign(software(), b) }},
+		{ssh.KeyAlgoSKECDSA256, ssh.Marshal(struct {
+			Type, Curve      string
+			Key, Application []byte
+		}{ssh.KeyAlgoSKECDSA256, "nistp256", point, []byte("ssh:")}),
+			func(b []byte) []byte {
+				sum := sha256.Sum256(b)
+				r, s, err := ecdsa.Sign(rand.Reader, private, sum[:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				return ssh.Marshal(struct{ R, S *big.Int }{r, s})
+			}},
+	}
+}
+
+// touched returns what the card makes of message, for an application, with these flags.
+func (c card) touched(app string, message []byte, flags byte) []byte {
+	e := fresh()
+	e.Key = c.blob
+	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(e.signed(message))
+	e.Signature = ssh.Marshal(struct {
+		Format  string
+		Blob    []byte
+		Flags   byte
+		Counter uint32
+	}{c.kind, c.sign(slices.Concat(where[:], []byte{flags, 0, 0, 0, 9}, what[:])), flags, 9})
+	return armour(ssh.Marshal(e))
+}
+
+// TestTouch: only the lowest bit of the signed flags says that a person was present.
+func TestTouch(t *testing.T) {
+	message := []byte("text")
+	for _, c := range cards(t) {
+		keys, err := ParseKeys([]byte(line("ann", c.kind, c.blob)))
+		if err != nil || !keys[0].Hardware() {
+			t.Fatal(keys, err)
+		}
+		for flags, touch := range map[byte]bool{0x00: false, 0x01: true, 0x04: false, 0x05: true} {
+			by, err := Verify(message, c.touched("ssh:", message, flags), space, keys)
+			if err != nil || by.Touch != touch || by.Name != "ann" {
+				t.Errorf("%s with flags %#x: %+v %v", c.kind, flags, by, err)
+			}
+		}
+		if _, err := Verify(message, c.touched("ssh:x", message, 1), space, keys); bailey.KindOf(err) != bailey.Denied {
+			t.Errorf("%s for another application: %v", c.kind, err)
+		}
+		raw, err := unarmour(c.touched("ssh:", message, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range raw {
+			changed := bytes.Clone(raw)
+			changed[i] ^= 1
+			if by, err := Verify(message, armour(changed), space, keys); err == nil {
+				t.Errorf("%s, byte %d changed: %+v", c.kind, i, by)
+			}
+		}
+		if _, err := Verify(message, armour(raw[:len(raw)-1]), space, keys); err == nil {
+			t.Errorf("%s: a counter cut short", c.kind)
+		}
+	}
+}
+
+// TestKeygenReadsCards: ssh-keygen verifies what the cards of these tests sign.
+func TestKeygenReadsCards(t *testing.T) {
+	ktest.Require(t, "ssh-keygen")
+	for _, c := range cards(t) {
+		dir := t.TempDir()
+		put(t, dir, "allowed", []byte(line("ann", c.kind, c.blob)))
+		if !agree(t, dir, []byte("text"), c.touched("ssh:", []byte("text"), 1)) {
+			t.Errorf("ssh-keygen does not verify the card of type %s", c.kind)
+		}
+		if agree(t, dir, []byte("text"), c.touched("ssh:x", []byte("text"), 1)) {
+			t.Errorf("ssh-keygen verifies the card of type %s for another application", c.kind)
+		}
+	}
+}
