@@ -26,6 +26,6 @@ func (a *app) policyVerb() *cobra.Command {
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd := &cobra.Command{Use: "policy", Short: "What the rules say"}
-	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow())
+	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb())
 	return cmd
 }

@@ -19,19 +19,19 @@ import (
 
 // proposed is a policy that would be applied, beside the one in force.
 type proposed struct {
-	OK       bool              `json:"ok"`
-	Changed  bool              `json:"changed"` // it was applied
-	Dir      string            `json:"dir,omitempty"`
-	Digest   string            `json:"digest"` // of its files
-	Policy   string            `json:"policy"` // of its rules
-	Rules    int               `json:"rules"`
-	Tests    int               `json:"tests"` // that passed
-	Budgets  int               `json:"budgets"`
-	Differs  bool              `json:"differs"` // from what is in force
-	Meaning  policy.Difference `json:"meaning"`
-	Text     string            `json:"text,omitempty"` // the difference, line by line
-	Applied  appliedPolicy     `json:"applied"`        // what was in force
-	Refusals []string          `json:"-"`
+	OK      bool              `json:"ok"`
+	Changed bool              `json:"changed"` // it was applied
+	Dir     string            `json:"dir,omitempty"`
+	Digest  string            `json:"digest"` // of its files
+	Policy  string            `json:"policy"` // of its rules
+	Rules   int               `json:"rules"`
+	Tests   int               `json:"tests"` // that passed
+	Budgets int               `json:"budgets"`
+	Differs bool              `json:"differs"` // from what is in force
+	Meaning policy.Difference `json:"meaning"`
+	Text    string            `json:"text,omitempty"` // the difference, line by line
+	Signer  *policySigner     `json:"signer,omitempty"`
+	Applied appliedPolicy     `json:"applied"` // what was in force
 }
 
 func (a *app) policyApply() *cobra.Command {
@@ -181,6 +181,11 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	if e, err = r.load(files); err != nil {
 		return p, e, err
 	}
+	if p.Dir != "" { // what is built in needs no signature
+		if p.Signer, err = signer(files.digest(), text(q.Args, "signature"), r.signers()); err != nil {
+			return p, e, err
+		}
+	}
 	now := r.now.Load()
 	p.OK, p.Digest, p.Policy, p.Applied = true, files.digest(), e.engine.Digest(), r.applied
 	p.Rules, p.Tests, p.Budgets = e.engine.Len(), e.tests, len(e.budgets)
@@ -211,7 +216,7 @@ func (r *rulebook) apply(ctx context.Context, q gateway.Query, from bailey.Call)
 	now := appliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
 		Operator: q.Operator, Person: from.Principal.Person}
 	if p.Dir != "" {
-		now.Digest, now.Dir = p.Digest, p.Dir
+		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
 		if err := r.keep(e.files); err != nil {
 			return nil, err
 		}
@@ -286,4 +291,3 @@ func list(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
-

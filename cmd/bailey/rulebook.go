@@ -63,6 +63,7 @@ type rulebook struct {
 	actions []policy.Action
 	bare    bool
 	meter   *gateway.Budgets
+	signers func() []string // who may sign; none: nobody has to
 	note    func(ctx context.Context, kind string, data any) error
 	log     *slog.Logger
 

@@ -128,7 +128,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.budgets = gateway.NewBudgets(nil)
 	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.note)
 	if s.rules == nil {
-		s.rules, err = openRulebook(&rulebook{home: home, catalog: s.catalog, bare: s.bare, meter: s.budgets, note: s.scribe.note, log: s.log},
+		s.rules, err = openRulebook(&rulebook{home: home, catalog: s.catalog, bare: s.bare, meter: s.budgets, signers: s.signers, note: s.scribe.note, log: s.log},
 			s.scribe.lore.Policy)
 		if err != nil {
 			return nil, err
@@ -160,6 +160,14 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 // openJail is where cages come from: for calls in the gateway, for `jail run` in the command line's own process.
 func openJail(masks []string, warn func(error)) (*jail.Jail, error) {
 	return jail.New(jail.Config{Mask: masks, Warn: warn})
+}
+
+// signers are the keys that settings name.
+func (s *stack) signers() []string {
+	if s.desk == nil {
+		return nil
+	}
+	return s.desk.settings.Applied().Signers
 }
 
 // actions tells policy of every capability there is.

@@ -29,7 +29,8 @@ const ApplyEvent = "settings.apply"
 type Applied struct {
 	Digest     string        `json:"digest"` // SHA-256 of the file, hex; "" where there is none
 	Workspaces []string      `json:"workspaces"`
-	Redaction  redact.Config `json:"redaction,omitzero"` // without its examples; zero: what is built in
+	Redaction  redact.Config `json:"redaction,omitzero"`      // without its examples; zero: what is built in
+	Signers    []string      `json:"policySigners,omitempty"` // whose signature a policy has to carry; none: it needs none
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
@@ -55,11 +56,12 @@ type SettingsState struct {
 	Changed    bool          `json:"changed"`            // the file is not what was applied
 	Workspaces []string      `json:"workspaces"`         // what the file says
 	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
-	Fault      string        `json:"fault,omitempty"`    // why the file cannot be used as it is
-	Cure       string        `json:"cure,omitempty"`     // of a fault in what it says
-	Dir        string        `json:"dir,omitempty"`      // the directory asked about, canonical
-	Inside     bool          `json:"inside,omitempty"`   // it lies in one of the file's workspaces
-	Refusal    string        `json:"refusal,omitempty"`  // why calls get no workspace now
+	Signers    []string      `json:"policySigners,omitempty"`
+	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
+	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
+	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
+	Inside     bool          `json:"inside,omitempty"`  // it lies in one of the file's workspaces
+	Refusal    string        `json:"refusal,omitempty"` // why calls get no workspace now
 }
 
 // Settings owns $BAILEY_HOME/settings.yaml. The file is read when the gateway starts and when an
@@ -189,7 +191,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
-	st.Workspaces, st.Redaction = said.Workspaces, expressions(said.Redaction)
+	st.Workspaces, st.Redaction, st.Signers = said.Workspaces, expressions(said.Redaction), said.Signers
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -222,7 +224,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	if err != nil {
 		return s.applied, err
 	}
-	by.Digest, by.Workspaces, by.Redaction = digest(text), said.Workspaces, expressions(said.Redaction)
+	by.Digest, by.Workspaces, by.Redaction, by.Signers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

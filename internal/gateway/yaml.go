@@ -29,6 +29,7 @@ const (
 type Contents struct {
 	Workspaces []string
 	Redaction  redact.Config // compiles
+	Signers    []string      // lines that package sshsig reads
 }
 
 // ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
@@ -42,8 +43,9 @@ func ParseSettings(text []byte) (c Contents, err error) {
 	}
 	c.Workspaces = []string{}
 	err = each(body, "setting", keys{
-		"workspaces": func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
-		"redaction":  func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
+		"workspaces":    func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
+		"redaction":     func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
+		"policySigners": func(n ast.Node) (err error) { c.Signers, err = signersOf(n); return err },
 	})
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err
