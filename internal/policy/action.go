@@ -36,8 +36,10 @@ func classes() []class {
 	}
 }
 
-// builtIn is the group of all actions that ship with Bailey.
-const builtIn = "builtin"
+const (
+	builtIn   = "builtin" // the group of all actions that ship with Bailey
+	packGroup = "pack:"   // and the name of the pack
+)
 
 // action is an Action as the rules see it.
 type action struct {
@@ -45,6 +47,7 @@ type action struct {
 	uid    cedar.EntityUID
 	groups []string
 	entity cedar.Entity
+	wider  []cedar.EntityUID // itself and its groups
 	input  *shape
 	sig    string // the input's type; equal for equal types
 }
@@ -69,7 +72,7 @@ func newAction(in Action) (*action, error) {
 	if !packForm().MatchString(in.Pack) || len(in.Pack) > maxName {
 		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
 	}
-	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{"pack:" + in.Pack}}
+	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{packGroup + in.Pack}}
 	for _, c := range classes() {
 		v := c.of(in)
 		if !slices.Contains(c.values, v) {
@@ -85,16 +88,12 @@ func newAction(in Action) (*action, error) {
 		return nil, fmt.Errorf("%s: %w", in.ID, err)
 	}
 	a.sig = a.input.signature()
-	a.entity = cedar.Entity{UID: a.uid, Parents: parents(a.groups)}
-	return a, nil
-}
-
-func parents(groups []string) cedar.EntityUIDSet {
-	uids := make([]cedar.EntityUID, len(groups))
-	for i, g := range groups {
-		uids[i] = actionUID(g)
+	a.wider = []cedar.EntityUID{a.uid}
+	for _, g := range a.groups {
+		a.wider = append(a.wider, actionUID(g))
 	}
-	return cedar.NewEntityUIDSet(uids...)
+	a.entity = cedar.Entity{UID: a.uid, Parents: cedar.NewEntityUIDSet(a.wider[1:]...)}
+	return a, nil
 }
 
 func actionUID(id string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(id)) }

@@ -16,6 +16,7 @@ func (f *findings) check(m *model, r *rule) {
 		}
 		return // the validator below is safe only on what passed here
 	}
+	f.entities(r)
 	scope := m.scope(r.ast.Action)
 	uids, looks, reads := mentioned(r.ast)
 	if !looks {
@@ -23,7 +24,12 @@ func (f *findings) check(m *model, r *rule) {
 	}
 	v := m.validator(scope, append(uids, scoped(r.ast.Action)...))
 	if len(scope) == 0 && grouped(r.ast.Action) {
-		v = validate.New(m.bare)
+		bare, err := m.waiting(append(uids, scoped(r.ast.Action)...))
+		if err != nil {
+			f.rule(r, err.Error())
+			return
+		}
+		v = bare
 	}
 	if err := v.Policy("", r.ast); err != nil {
 		seen := map[string]bool{}
@@ -88,9 +94,11 @@ func deny(list *[]string, bad bool, words string) bool {
 	return false
 }
 
-func isContext(n ast.IsNode) bool {
+func isContext(n ast.IsNode) bool { return isVariable(n, "context") }
+
+func isVariable(n ast.IsNode, name cedar.String) bool {
 	v, ok := n.(ast.NodeTypeVariable)
-	return ok && v.Name == "context"
+	return ok && v.Name == name
 }
 
 // isGrant matches context.approvals.contains("<id>").

@@ -59,4 +59,58 @@
 // not in the schema, stand in context.input._opaque, a Set<String> of dotted names, and the built-in rule
 // opaque-input asks for them; a forbid of one's own with @id("opaque-input") takes that rule's place. In the same
 // way the built-in rule changed-tool asks while context.changed is true.
+//
+// # Time
+//
+// context.time.hour and weekday are those of the place where the gateway runs, for that is what people mean by night;
+// [bailey.Request.Time] carries the zone, and the gate's own clock has the machine's. epoch is the same everywhere. A
+// clock that is set back changes what rules about time say; what was granted ends by the approver's own count.
+//
+// # What does not load
+//
+// A policy loads whole or not at all. These are findings, each with its file and line:
+//
+//   - text that is no Cedar, that hides characters, or nests or grows beyond bounds
+//   - an annotation that is missing, misspelled or twice there, an @id that is not unique
+//   - an action, a group, an input, an attribute or a type of entity that is not there, and a type that does not fit
+//   - a target that cannot be: there are "local", "host:NAME" and "sandbox:NAME"; an agent without a name
+//   - a scope that takes in no call, a condition that is false for every call
+//   - an optional input that is read without a `has` before it
+//   - context.approvals anywhere but in its place
+//   - a permit, or an asking rule, all of whose calls are denied by forbids without conditions: it allows nothing, or
+//     no grant can lift it. A plain forbid under another is none: it still tells its reason
+//
+// For the last a scope counts as written: an action lies in its groups, a pack's group in forbids that take in all
+// its actions; a group of a class waits for actions that are not there yet.
+//
+// # Tests
+//
+// Tests of rules stand beside them, in files of YAML. Unknown keys, keys given twice, values of another type, anchors
+// and aliases are refused; a file is at most 1 MiB.
+//
+//	tests:
+//	  - name: a push to main asks a person   # or else the call in words
+//	    call: git.push                       # mandatory
+//	    input: {repo: ., ref: main}          # as an agent would send it; nothing
+//	    expect: ask                          # mandatory: allow, ask or deny
+//	    rules: [main-needs-human]            # exactly those that decide; or else whichever do
+//	    approvals: []                        # asking rules whose grants are in hand; none
+//	    agent: claude                        # claude
+//	    person: ada                          # nobody
+//	    roles: [sre]                         # none
+//	    organisation: acme                   # none
+//	    target: local                        # local; or host:NAME, sandbox:NAME
+//	    at: Saturday 23:30                   # Wednesday 12:00; or RFC 3339, whose hour is the one written
+//	    cage: full                           # full
+//	    absent: []                           # layers the cage lacks; none
+//	    changed: false                       # false
+//	    dir: /workspace                      # /workspace
+//	    paths: {repo: /workspace}            # what the path inputs came to; nothing
+//	    writes: true                         # what the manifest says
+//	    restores: []                         # categories of secrets; none
+//	    unattended: false                    # false
+//	    environment: production              # none
+//	    profile: work                        # none
+//
+// A test of an action, a grant or a rule that is not there fails whatever it expects.
 package policy

@@ -100,6 +100,15 @@ func TestRefused(t *testing.T) {
 		{"through a set", asking(`when { [context].contains(context) } ` + own), "context stands alone"},
 		{"asks without a grant", asking(``), "no grant lifts it"},
 		{"grant without asking", `@id("r") @reason("x") forbid (principal, action, resource) ` + own + `;`, "context.approvals may only"},
+		{"unknown target", `@id("r") permit (principal, action, resource == Target::"lokal");`, `no call has the target Target::"lokal"`},
+		{"case variant of a target", `@id("r") permit (principal, action, resource == Target::"Local");`, `no call has the target`},
+		{"target without a name", `@id("r") permit (principal, action, resource in Target::"host:");`, `no call has the target`},
+		{"name of this machine", `@id("r") permit (principal, action, resource == Target::"local:web1");`, `no call has the target`},
+		{"unknown target in a condition", when(`[Target::"local", Target::"vm:a"].contains(resource)`), `no call has the target Target::"vm:a"`},
+		{"unknown kind of target", when(`context.writes && "lokal" == resource.kind`), `no target is of kind "lokal"`},
+		{"agent without a name", `@id("r") permit (principal == Agent::"", action, resource);`, `no call comes from Agent::""`},
+		{"permit under a blanket forbid", permitPush + blanketForbid(""), "a.cedar:1: rule push: allows nothing: every call it covers is denied by the forbid never at a.cedar:2"},
+		{"asking rule under a blanket forbid", askMain + "\n" + blanketForbid(""), "a.cedar:1: rule main-needs-human: asks for nothing: every call it covers is denied by the forbid never at a.cedar:6"},
 		{"is in", when(`principal is Agent in Agent::"x"`), "`is … in`"},
 		{"permit in the built-in's place", `@id("opaque-input") permit (principal, action, resource);`, "built-in forbid"},
 		{"permit in the other built-in's place", `@id("changed-tool") permit (principal, action, resource);`, "built-in forbid"},
@@ -119,6 +128,65 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// blanketForbid is an unconditional forbid of some actions.
+func blanketForbid(action string) string {
+	return `@id("never") @reason("x") forbid (principal, action ` + action + `, resource);` + "\n"
+}
+
+// TestShadowed: a rule that forbids without conditions leave nothing to do is found, by any way one scope takes in
+// another, and no rule that can still decide something is.
+func TestShadowed(t *testing.T) {
+	head := func(id, what, principal, action, resource string) string {
+		return fmt.Sprintf("@id(%q) @reason(\"x\") %s (%s, %s, %s)", id, what, principal, action, resource)
+	}
+	const p, a, r = "principal", "action", "resource"
+	const claude, push, local = `principal == Agent::"claude"`, `action == Action::"git.push"`, `resource == Target::"local"`
+	for _, c := range []struct {
+		rule, forbid string
+		want         bool
+	}{
+		{head("r", "permit", p, a, r), head("f", "forbid", p, a, r), true},
+		{head("r", "permit", p, push, r), head("f", "forbid", p, a, r) + " when { true } unless { false }", true},
+		{head("r", "permit", p, push, r) + ` when { context.writes }`, head("f", "forbid", p, `action in Action::"pack:git"`, r), true},
+		{head("r", "permit", claude, push, local), head("f", "forbid", `principal is Agent`, `action in Action::"risk:high"`, r), true},
+		{head("r", "permit", claude, push, local), head("f", "forbid", `principal in Agent::"claude"`, push, `resource in Target::"local"`), true},
+		{head("r", "permit", p, `action in [Action::"git.push", Action::"disk.wipe"]`, r), head("f", "forbid", p, `action in [Action::"disk.wipe", Action::"pack:git"]`, r), true},
+		{head("r", "permit", p, `action in Action::"pack:git"`, r), head("f", "forbid", p, `action in Action::"builtin"`, r), true},
+		{head("r", "permit", p, `action in Action::"pack:git"`, r), head("f", "forbid", p, `action in [Action::"git.push", Action::"git.status"]`, r), true},
+
+		{head("r", "permit", p, a, r), head("f", "forbid", p, push, r), false},
+		{head("r", "permit", p, push, r), head("f", "forbid", p, push, r) + ` when { context.writes }`, false},
+		{head("r", "permit", p, push, r), head("f", "forbid", p, push, r) + ` when { true } unless { context.writes }`, false},
+		{head("r", "permit", p, push, r), head("f", "forbid", claude, push, r), false},
+		{head("r", "permit", p, push, r), head("f", "forbid", p, push, local), false},
+		{head("r", "permit", claude, push, r), head("f", "forbid", `principal == Agent::"codex"`, push, r), false},
+		{head("r", "permit", p, push, local), head("f", "forbid", p, push, `resource == Target::"host:web1"`), false},
+		{head("r", "permit", p, `action in [Action::"git.push", Action::"disk.wipe"]`, r), head("f", "forbid", p, `action in Action::"pack:git"`, r), false},
+		{head("r", "permit", p, `action in Action::"pack:git"`, r), head("f", "forbid", p, `action in [Action::"git.push"]`, r), false},
+		{head("r", "permit", p, `action in Action::"sideEffect:destructive"`, r), head("f", "forbid", p, `action == Action::"disk.wipe"`, r), false},
+		{head("r", "permit", p, `action in Action::"sideEffect:additive"`, r), head("f", "forbid", p, `action in Action::"builtin"`, r), false},
+		{head("r", "forbid", p, push, r), head("f", "forbid", p, a, r), false},
+		{"", head("f", "forbid", p, a, r), false}, // nor are the built-in rules
+	} {
+		text := c.forbid + ";\n"
+		if c.rule != "" {
+			text += c.rule + ";\n"
+		}
+		_, err := tryLoad(text)
+		switch {
+		case !c.want && err != nil:
+			t.Errorf("%s%v", text, err)
+		case c.want && (err == nil || !strings.Contains(err.Error(), "a.cedar:2: rule r: allows nothing: every call it covers is denied by the forbid f at a.cedar:1")):
+			t.Errorf("%sfound: %v", text, err)
+		}
+	}
+	two := head("f", "forbid", p, push, r) + ";\n" + head("g", "forbid", p, `action == Action::"disk.wipe"`, r) + ";\n"
+	_, err := tryLoad(two + head("r", "permit", p, `action in [Action::"git.push", Action::"disk.wipe"]`, r) + ";")
+	if err == nil || !strings.Contains(err.Error(), "the forbid f at a.cedar:1, the forbid g at a.cedar:2") {
+		t.Errorf("two forbids that divide a permit between them: %v", err)
+	}
+}
+
 // These look unusual and are right.
 func TestLoads(t *testing.T) {
 	for _, text := range []string{
@@ -130,6 +198,7 @@ func TestLoads(t *testing.T) {
 		`@id("r") permit (principal, action in [Action::"git.push", Action::"git.status"], resource) when { context.input.repo like "/w/*" };`,
 		when(`context.dir == "a;b{\"//\\"`),
 		when(`context.dir == "приве́т"`),
+		when(`resource.kind == "sandbox" || resource == Target::"host:web1"`),
 		when(`context.input has meta && context.input.meta.owner == "x"`),
 		asking(`unless { context.cage == "full" && (context.approvals.contains("r") && context.dir == "/w") }`),
 	} {

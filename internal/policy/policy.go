@@ -25,10 +25,11 @@ type Config struct {
 
 // Engine decides. It is immutable and may be used by many goroutines at once.
 type Engine struct {
-	slices map[bailey.CapabilityID]*slice
-	common []*rule // rules without an action scope: part of every slice
-	rules  map[bailey.RuleID]*rule
-	digest string
+	slices  map[bailey.CapabilityID]*slice
+	common  []*rule // rules without an action scope: part of every slice
+	rules   map[bailey.RuleID]*rule
+	blanket blanket
+	digest  string
 }
 
 // slice is what can match one action. A rule whose action scope leaves the action out never holds for it,
@@ -99,17 +100,25 @@ func Load(c Config) (*Engine, error) {
 	for _, r := range rules {
 		found.check(m, r)
 	}
+	forbidden := newBlanket(rules)
+	found.shadowed(m, rules, forbidden)
 	if err := found.err(); err != nil {
 		return nil, err
 	}
-	return assemble(m, rules, digest(sources)), nil
+	e := assemble(m, rules)
+	e.blanket, e.digest = forbidden, digest(sources)
+	return e, nil
 }
 
 // withBuiltin adds a built-in rule unless the policy brings one of that name.
 func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
 	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
 	if i < 0 {
-		return append(rules, f.parse(s)...)
+		own := f.parse(s)
+		for _, r := range own {
+			r.builtin = true
+		}
+		return append(rules, own...)
 	}
 	if rules[i].permits() {
 		f.rule(rules[i], "takes the place of a built-in forbid: make it a forbid")
@@ -117,8 +126,8 @@ func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule
 	return rules
 }
 
-func assemble(m *model, rules []*rule, digest string) *Engine {
-	e := &Engine{slices: map[bailey.CapabilityID]*slice{}, rules: map[bailey.RuleID]*rule{}, digest: digest}
+func assemble(m *model, rules []*rule) *Engine {
+	e := &Engine{slices: map[bailey.CapabilityID]*slice{}, rules: map[bailey.RuleID]*rule{}}
 	for _, a := range m.actions {
 		e.slices[a.ID] = &slice{act: a}
 	}

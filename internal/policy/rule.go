@@ -16,12 +16,13 @@ import (
 // rule is one parsed Cedar policy with what its annotations say.
 type rule struct {
 	bailey.Rule
-	policy *cedar.Policy
-	ast    *ast.Policy
-	file   string
-	line   int
-	text   string // as written
-	asks   bool   // carries @approval
+	policy  *cedar.Policy
+	ast     *ast.Policy
+	file    string
+	line    int
+	text    string // as written
+	asks    bool   // carries @approval
+	builtin bool   // not of the policy's files
 }
 
 func (r *rule) permits() bool { return r.ast.Effect == ast.EffectPermit }

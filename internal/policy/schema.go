@@ -21,7 +21,6 @@ type model struct {
 	byUID   map[cedar.EntityUID]*action
 	members map[cedar.EntityUID][]*action // group → its actions, in order
 	full    *resolved.Schema
-	bare    *resolved.Schema // as full, but class groups without members apply too
 	seen    map[string]*validate.Validator
 }
 
@@ -42,9 +41,7 @@ func newModel(in []Action) (*model, error) {
 		}
 	}
 	var err error
-	if m.full, err = resolve(m.describe(false)); err == nil {
-		m.bare, err = resolve(m.describe(true))
-	}
+	m.full, err = resolve(m.describe(false))
 	return m, err
 }
 
@@ -65,8 +62,7 @@ func Schema(actions []Action) ([]byte, error) {
 	return schema.NewSchemaFromAST(m.describe(false)).MarshalCedar()
 }
 
-// describe builds the schema. With bare set, class groups without members apply to a call without input,
-// so that a rule about destructive actions can be checked before the first such action is there.
+// describe builds the schema. With bare set, class groups without members apply to a call without input.
 func (m *model) describe(bare bool) *sast.Schema {
 	s := &sast.Schema{Entities: entities(), Actions: sast.Actions{}}
 	groups := []string{builtIn}
@@ -82,7 +78,7 @@ func (m *model) describe(bare bool) *sast.Schema {
 		}
 	}
 	for _, a := range m.actions {
-		s.Actions[cedar.String("pack:"+a.Pack)] = sast.Action{}
+		s.Actions[cedar.String(packGroup+a.Pack)] = sast.Action{}
 		act := sast.Action{AppliesTo: applies(a.input)}
 		for _, g := range a.groups {
 			act.Parents = append(act.Parents, sast.ParentRefFromID(cedar.String(g)))
@@ -166,7 +162,24 @@ func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validat
 			cut.Actions[actionUID(g)] = m.full.Actions[actionUID(g)]
 		}
 	}
-	for _, uid := range mentioned {
+	m.mention(&cut, mentioned)
+	return m.keep(key(cut.Actions), &cut)
+}
+
+// waiting returns a validator for a rule about groups without members, which apply in it, so that a rule about
+// destructive actions can be checked before the first such action is there.
+func (m *model) waiting(mentioned []cedar.EntityUID) (*validate.Validator, error) {
+	bare, err := resolve((&model{}).describe(true))
+	if err != nil {
+		return nil, err
+	}
+	m.mention(bare, mentioned)
+	return validate.New(bare), nil
+}
+
+// mention adds actions and groups that a rule spells out, as names alone.
+func (m *model) mention(cut *resolved.Schema, uids []cedar.EntityUID) {
+	for _, uid := range uids {
 		if _, in := cut.Actions[uid]; in {
 			continue
 		}
@@ -174,11 +187,12 @@ func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validat
 			act.AppliesTo = nil
 			cut.Actions[uid] = act
 			for p := range act.Entity.Parents.All() {
-				cut.Actions[p] = m.full.Actions[p]
+				if _, in := cut.Actions[p]; !in {
+					cut.Actions[p] = m.full.Actions[p]
+				}
 			}
 		}
 	}
-	return m.keep(key(cut.Actions), &cut)
 }
 
 func (m *model) keep(key string, s *resolved.Schema) *validate.Validator {

@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"bailey"
+)
+
+// Bounds on a file of rule tests. The parser recurses, so nesting is bounded on the tokens, before it sees them.
+const (
+	maxSheet  = 1 << 20 // bytes
+	maxNest   = 16      // brackets open at once, and block entries opened on one line
+	maxColumn = 64      // of a block entry: blocks nest by their column
+)
+
+// sheet is a YAML file while it is read. The first fault ends that.
+type sheet struct{ name string }
+
+func (s sheet) fault(at *token.Token, format string, args ...any) error {
+	place := s.name
+	if at != nil && at.Position != nil {
+		place = fmt.Sprintf("%s:%d:%d", s.name, at.Position.Line, at.Position.Column)
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: place + ": " + visible(fmt.Sprintf(format, args...)),
+		Hint: "correct it; until the file reads, none of its tests count"}
+}
+
+// visible takes out of a message what a terminal would obey or a reader not see.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || hidden(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// document returns the one document of a file, nil where there is none.
+func (s sheet) document(text []byte) (body ast.Node, err error) {
+	if len(text) > maxSheet {
+		return nil, s.fault(nil, "a file of tests is at most %d bytes, this one has %d", maxSheet, len(text))
+	}
+	if at, bad := legible(text); bad != "" {
+		return nil, s.fault(&token.Token{Position: &token.Position{Line: line(text, at), Column: 1}}, "%s", bad)
+	}
+	// The parser is foreign code: a panic in it is a fault of the file.
+	defer func() {
+		if p := recover(); p != nil {
+			body, err = nil, s.fault(nil, "is no YAML that can be read: %v", p)
+		}
+	}()
+	tokens := lexer.Tokenize(string(text))
+	if err := s.shallow(tokens); err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // which each refuses, in our words
+	if err != nil {
+		var at yaml.Error
+		if errors.As(err, &at) {
+			return nil, s.fault(at.GetToken(), "%s", at.GetMessage())
+		}
+		return nil, s.fault(nil, "%v", err)
+	}
+	switch len(file.Docs) {
+	case 0:
+		return nil, nil
+	case 1:
+		return file.Docs[0].Body, nil
+	}
+	return nil, s.fault(nil, "holds %d YAML documents, it wants one", len(file.Docs))
+}
+
+// shallow refuses what no test needs: anchors, aliases and the like, which can make a small file a large one, and
+// nesting beyond the bounds.
+func (s sheet) shallow(tokens token.Tokens) error {
+	flow, opened, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, opened = t.Position.Line, 0
+		}
+		at, entry := t, false
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
+			return s.fault(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
+		case token.InvalidType:
+			return s.fault(t, "%s", t.Error)
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.MappingValueType:
+			entry = flow == 0
+			if t.Prev != nil {
+				at = t.Prev // the key
+			}
+		case token.SequenceEntryType:
+			entry = flow == 0
+		}
+		if entry {
+			opened++
+		}
+		if flow > maxNest || opened > maxNest || entry && at.Position.Column > maxColumn {
+			return s.fault(at, "tests are not nested so deep")
+		}
+	}
+	return nil
+}
+
+// keys are the keys that a mapping may have, and who reads their values.
+type keys map[string]func(ast.Node) error
+
+// each reads a mapping: every key is known and stands there once.
+func (s sheet) each(n ast.Node, what string, known keys) error {
+	pairs, ok := pairsOf(n)
+	if !ok {
+		return s.fault(n.GetToken(), "%s wants keys and values", what)
+	}
+	seen := map[string]bool{}
+	for _, kv := range pairs {
+		name, ok := s.key(kv)
+		switch {
+		case !ok || known[name] == nil:
+			return s.fault(kv.Key.GetToken(), "%q is no key of %s; there are %s", clip(kv.Key.String()), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case seen[name]:
+			return s.fault(kv.Key.GetToken(), "%s stands here twice", name)
+		}
+		seen[name] = true
+		if err := known[name](kv.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s sheet) key(kv *ast.MappingValueNode) (string, bool) {
+	k, ok := kv.Key.(*ast.StringNode)
+	if !ok {
+		return "", false
+	}
+	return k.Value, true
+}
+
+func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+// clip bounds what a message quotes of a file.
+func clip(text string) string {
+	const most = 80
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}

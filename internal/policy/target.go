@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"bailey"
+)
+
+// Kinds of targets: this machine, which has no name, and others, which have one.
+const (
+	local   = "local"
+	host    = "host"
+	sandbox = "sandbox"
+)
+
+const targetForms = `there are "local", "host:NAME" and "sandbox:NAME"`
+
+// parseTarget reads a target as rules write it.
+func parseTarget(id string) (t bailey.Target, ok bool) {
+	t.Kind, t.Name, ok = strings.Cut(id, ":")
+	return t, t.Kind == local && !ok || (t.Kind == host || t.Kind == sandbox) && t.Name != ""
+}
+
+// entities notes each target that cannot be and each agent without a name, in the scopes and the conditions: a rule
+// about them never applies.
+func (f *findings) entities(r *rule) {
+	f.entity(r, one(r.ast.Principal))
+	f.entity(r, one(r.ast.Resource))
+	for _, c := range r.ast.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeValue:
+				if uid, ok := n.Value.(cedar.EntityUID); ok {
+					f.entity(r, uid)
+				}
+			case ast.NodeTypeEquals:
+				f.kind(r, n.Left, n.Right)
+				f.kind(r, n.Right, n.Left)
+			}
+			return true
+		})
+	}
+}
+
+func (f *findings) entity(r *rule, uid cedar.EntityUID) {
+	switch _, ok := parseTarget(string(uid.ID)); {
+	case uid.Type == "Target" && !ok:
+		f.rule(r, fmt.Sprintf("no call has the target %s: %s", uid, targetForms))
+	case uid.Type == "Agent" && uid.ID == "":
+		f.rule(r, fmt.Sprintf("no call comes from %s: an agent has a name", uid))
+	}
+}
+
+// kind notes resource.kind == "…" with a word that is no kind.
+func (f *findings) kind(r *rule, left, right ast.IsNode) {
+	a, attr := left.(ast.NodeTypeAccess)
+	v, lit := right.(ast.NodeValue)
+	if !attr || !lit || a.Value != "kind" || !isVariable(a.Arg, "resource") {
+		return
+	}
+	if word, ok := v.Value.(cedar.String); ok && word != local && word != host && word != sandbox {
+		f.rule(r, fmt.Sprintf("no target is of kind %q: there are %s, %s and %s", word, local, host, sandbox))
+	}
+}

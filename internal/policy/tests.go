@@ -1,0 +1,198 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// Test is one rule test: a call, and what is expected to become of it.
+type Test struct {
+	Name    string
+	Source  string         // file:line
+	Request bailey.Request // Input as it was written
+	Writes  *bool          // nil: as the manifest says
+	Expect  bailey.Effect
+	Rules   []bailey.RuleID // exactly those that decide, in any order; nil where the test does not say
+}
+
+// Defaults of a test. Its day is a Wednesday, so that no test changes its result overnight.
+const (
+	testAgent = "claude"
+	testDir   = "/workspace"
+	testCage  = "full"
+)
+
+func testTime() time.Time { return time.Date(2026, time.January, 7, 12, 0, 0, 0, time.UTC) }
+
+// ParseTests reads a file of rule tests; see the package comment for what it may say. The error is Invalid and names
+// file, line and column.
+func ParseTests(src Source) ([]Test, error) {
+	s := sheet{src.Name}
+	body, err := s.document(src.Text)
+	if err != nil {
+		return nil, err
+	}
+	var tests []Test
+	if body != nil {
+		err = s.each(body, "a file of tests", keys{"tests": func(n ast.Node) error {
+			tests, err = s.tests(n)
+			return err
+		}})
+	}
+	if err == nil && len(tests) == 0 {
+		err = s.fault(nil, "holds no tests: it wants a list under `tests`")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tests, nil
+}
+
+func (s sheet) tests(n ast.Node) ([]Test, error) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return nil, s.fault(n.GetToken(), "tests wants a list, each entry behind a dash")
+	}
+	var tests []Test
+	for _, item := range seq.Values {
+		t, err := s.test(item)
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, t)
+	}
+	return tests, nil
+}
+
+// test reads one test. What it leaves out has the default of the package comment.
+func (s sheet) test(n ast.Node) (Test, error) {
+	t := Test{Source: s.name, Request: bailey.Request{
+		Principal: bailey.Principal{Agent: testAgent}, Session: bailey.Session{ID: "s-test"},
+		Target: bailey.Target{Kind: local}, Dir: testDir, Cage: testCage, Time: testTime(), Input: map[string]any{},
+	}}
+	r := &t.Request
+	expected := false
+	err := s.each(n, "a test", keys{
+		"name": phrase(s, &t.Name), "call": phrase(s, &r.Capability),
+		"input": func(n ast.Node) (err error) { r.Input, err = s.object(n); return err },
+		"agent": phrase(s, &r.Principal.Agent), "person": phrase(s, &r.Principal.Person),
+		"roles": list(s, &r.Principal.Roles), "organisation": phrase(s, &r.Principal.Organisation),
+		"target": s.target(&r.Target), "at": s.at(&r.Time),
+		"cage": phrase(s, &r.Cage), "absent": list(s, &r.Absent), "changed": s.flag(&r.Changed),
+		"dir": phrase(s, &r.Dir), "paths": s.paths(&r.Paths),
+		"writes": func(n ast.Node) error { t.Writes = new(bool); return s.flag(t.Writes)(n) }, "restores": list(s, &r.Restores),
+		"unattended": s.flag(&r.Session.Unattended), "environment": phrase(s, &r.Environ), "profile": phrase(s, &r.Profile),
+		"approvals": list(s, &r.Approvals), "rules": list(s, &t.Rules),
+		"expect": func(n ast.Node) error { expected = true; return s.effect(&t.Expect)(n) },
+	})
+	if err != nil {
+		return t, err
+	}
+	at := n.GetToken()
+	if pairs, ok := pairsOf(n); ok && len(pairs) > 0 {
+		at = pairs[0].Key.GetToken()
+	}
+	switch {
+	case r.Capability == "":
+		return t, s.fault(at, "the test wants a call, such as call: git.status")
+	case !expected:
+		return t, s.fault(at, "the test wants expect: allow, ask or deny")
+	case r.Principal.Agent == "":
+		return t, s.fault(at, "agent is empty: leave it out or name one")
+	}
+	t.Source = fmt.Sprintf("%s:%d", s.name, at.Position.Line)
+	if t.Name == "" {
+		t.Name = t.call()
+	}
+	return t, nil
+}
+
+func (s sheet) effect(into *bailey.Effect) func(ast.Node) error {
+	return func(n ast.Node) error {
+		v, _ := textOf(n)
+		for _, e := range []bailey.Effect{bailey.Allow, bailey.Ask, bailey.Deny} {
+			if v == e.String() {
+				*into = e
+				return nil
+			}
+		}
+		return s.fault(n.GetToken(), "expect wants allow, ask or deny")
+	}
+}
+
+func (s sheet) target(into *bailey.Target) func(ast.Node) error {
+	return func(n ast.Node) error {
+		var id string
+		if err := phrase(s, &id)(n); err != nil {
+			return err
+		}
+		t, ok := parseTarget(id)
+		if !ok {
+			return s.fault(n.GetToken(), "%q is no target: %s", clip(id), targetForms)
+		}
+		*into = t
+		return nil
+	}
+}
+
+func (s sheet) paths(into *map[string]string) func(ast.Node) error {
+	return func(n ast.Node) error {
+		object, err := s.object(n)
+		if err != nil {
+			return err
+		}
+		*into = map[string]string{}
+		for name, v := range object {
+			path, ok := v.(string)
+			if !ok {
+				return s.fault(n.GetToken(), "path %s wants text", clip(name))
+			}
+			(*into)[name] = path
+		}
+		return nil
+	}
+}
+
+// at reads a time: RFC 3339, whose hour is the one written, or a day of the test's week and a time of that day.
+func (s sheet) at(into *time.Time) func(ast.Node) error {
+	return func(n ast.Node) error {
+		text, _ := textOf(n)
+		if t, err := time.Parse(time.RFC3339, text); err == nil && !t.IsZero() {
+			*into = t
+			return nil
+		}
+		day, clock, _ := strings.Cut(text, " ")
+		if t, err := time.Parse("15:04", clock); err == nil && len(clock) == len("15:04") {
+			for i := range 7 {
+				d := testTime().AddDate(0, 0, i)
+				if d.Weekday().String() == day {
+					*into = time.Date(d.Year(), d.Month(), d.Day(), t.Hour(), t.Minute(), 0, 0, time.UTC)
+					return nil
+				}
+			}
+		}
+		return s.fault(n.GetToken(), `at wants a time, as in "2026-11-20T14:00:00Z" or "Saturday 23:30"`)
+	}
+}
+
+// call is the call in words.
+func (t Test) call() string {
+	words := []string{string(t.Request.Capability)}
+	for _, name := range slices.Sorted(maps.Keys(t.Request.Input)) {
+		v, err := json.Marshal(t.Request.Input[name])
+		if err != nil {
+			v = []byte("?")
+		}
+		words = append(words, strings.Trim(strconv.Quote(name), `"`)+"="+string(v))
+	}
+	return visible(clip(strings.Join(words, " ")))
+}

@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Fit checks and types an input as the manifest of the capability does, and says whether the call would open a place
+// for writing.
+type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, err error)
+
+// Failure is a rule test that does not hold.
+type Failure struct {
+	Source        string          `json:"source"` // file:line of the test
+	Name          string          `json:"name"`
+	Expected      string          `json:"expected"` // allow, ask, deny
+	ExpectedRules []bailey.RuleID `json:"expectedRules,omitempty"`
+	Got           string          `json:"got"`    // allow, ask, deny; error where the test cannot be tried
+	Rules         []bailey.Rule   `json:"rules"`  // that decided
+	Reason        string          `json:"reason"` // of the decision, or why there is none
+}
+
+// String writes the failure for a terminal.
+func (f Failure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s: expected %s", f.Source, f.Name, f.Expected)
+	if f.ExpectedRules != nil {
+		fmt.Fprintf(&b, " by %s", f.by())
+	}
+	fmt.Fprintf(&b, ", got %s", f.Got)
+	if f.Reason != "" {
+		fmt.Fprintf(&b, "\n  %s", visible(f.Reason))
+	}
+	for _, r := range f.Rules {
+		fmt.Fprintf(&b, "\n  by %s at %s", r.ID, r.Source)
+	}
+	return b.String()
+}
+
+func (f Failure) by() string {
+	if len(f.ExpectedRules) == 0 {
+		return "no rule"
+	}
+	var ids []string
+	for _, id := range f.ExpectedRules {
+		ids = append(ids, string(id))
+	}
+	return strings.Join(ids, ", ")
+}
+
+// unmet is what a test gets that could not be tried: it is never what was expected.
+const unmet = "error"
+
+// Test tries rule tests and returns those that do not hold. Without a fit the inputs go in as they were written.
+// A test of an action, a grant or a rule that is not there fails, whatever it expects: it would say nothing.
+func (e *Engine) Test(tests []Test, fit Fit) []Failure {
+	var failed []Failure
+	for _, t := range tests {
+		f := Failure{Source: t.Source, Name: t.Name, Expected: t.Expect.String(), ExpectedRules: t.Rules, Rules: []bailey.Rule{}}
+		d, err := e.try(t, fit)
+		switch {
+		case err != nil:
+			f.Got, f.Reason = unmet, err.Error()
+		case d.Effect == t.Expect && (t.Rules == nil || same(t.Rules, d.Rules)):
+			continue
+		default:
+			f.Got, f.Reason = d.Effect.String(), d.Reason
+			f.Rules = append(f.Rules, d.Rules...)
+		}
+		failed = append(failed, f)
+	}
+	return failed
+}
+
+func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
+	r := t.Request
+	if e.slices[r.Capability] == nil {
+		return bailey.Decision{}, fmt.Errorf("no action is called %q", r.Capability)
+	}
+	for _, id := range r.Approvals {
+		if rule := e.rules[id]; rule == nil || !rule.asks {
+			return bailey.Decision{}, fmt.Errorf("approvals names %q, and no asking rule has that @id", id)
+		}
+	}
+	for _, id := range t.Rules {
+		if e.rules[id] == nil {
+			return bailey.Decision{}, fmt.Errorf("rules names %q, and no rule has that @id", id)
+		}
+	}
+	if fit != nil {
+		var err error
+		if r.Input, r.Writes, err = fit(r.Capability, r.Input); err != nil {
+			return bailey.Decision{}, fmt.Errorf("the call is refused before any rule sees it: %w", err)
+		}
+	}
+	if t.Writes != nil {
+		r.Writes = *t.Writes
+	}
+	return e.Decide(r), nil
+}
+
+// same compares sets of rules.
+func same(ids []bailey.RuleID, rules []bailey.Rule) bool {
+	return !slices.ContainsFunc(rules, func(r bailey.Rule) bool { return !slices.Contains(ids, r.ID) }) &&
+		!slices.ContainsFunc(ids, func(id bailey.RuleID) bool {
+			return !slices.ContainsFunc(rules, func(r bailey.Rule) bool { return r.ID == id })
+		})
+}
