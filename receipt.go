@@ -58,6 +58,7 @@ type Outcome struct {
 	Cage           *Cage      `json:"cage,omitempty"` // null where there was none, never a placeholder
 	ExitCode       *int       `json:"exitCode,omitempty"`
 	TimedOut       bool       `json:"timedOut,omitempty"`
+	RanMillis      int64      `json:"ranMs,omitempty"`       // how long the tool ran
 	CPUMillis      int64      `json:"cpuMs,omitempty"`       // processor time of the run, as [MeteredRun] has it
 	StdoutBytes    int64      `json:"stdoutBytes,omitempty"` // as the tool wrote them, before cap and redaction
 	StderrBytes    int64      `json:"stderrBytes,omitempty"`

@@ -112,7 +112,7 @@ func (s *stack) echo(ctx context.Context, times map[string][]time.Duration, dir 
 }
 
 // stages in the order of the call, as the gate names them.
-var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "lend", "run", "post hooks", "outcome"}
+var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"}
 
 func rows(times map[string][]time.Duration) benchRows {
 	var out benchRows

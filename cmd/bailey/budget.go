@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 )
 
 // spendings are all budgets as far as they are used.
@@ -31,6 +33,32 @@ directory and take effect by "bailey policy apply".`,
 
 func (s *stack) budget(context.Context, gateway.Query, bailey.Call) (any, error) {
 	return spendings{s.budgets.State()}, nil
+}
+
+// rememberBudgets counts what was called while other gateways ran, as far as a budget looks back.
+func (s *stack) rememberBudgets(ctx context.Context) error {
+	memory := s.budgets.Memory()
+	if memory == 0 {
+		return nil
+	}
+	f := ledger.Filter{Since: time.Now().Add(-memory), Oldest: true, Limit: ledger.MaxLimit}
+	for {
+		page, err := s.index.Find(ctx, f)
+		if err != nil {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets cannot be read from the ledger", Err: err, Hint: "bailey audit verify"}
+		}
+		for _, r := range page.Records {
+			in, o := r.Intent, r.Outcome
+			if f.After = r.Seq; o == nil || o.Executed != nil && !*o.Executed {
+				continue
+			}
+			s.budgets.Remember(bailey.Request{Capability: in.Capability, Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
+				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond, CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes})
+		}
+		if !page.More {
+			return nil
+		}
+	}
 }
 
 func (a *app) budgetWords(s spendings) {

@@ -43,7 +43,7 @@ func TestRulesElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cage := range []string{"none", "seatbelt"} {
-			d := s.policy.Decide(bailey.Request{Capability: "system.date", Principal: bailey.Principal{Agent: "local"}, Target: bailey.Target{Kind: "local"}, Input: map[string]any{"format": "%s"}, Cage: cage, Time: time.Now()})
+			d := s.rules.Decide(bailey.Request{Capability: "system.date", Principal: bailey.Principal{Agent: "local"}, Target: bailey.Target{Kind: "local"}, Input: map[string]any{"format": "%s"}, Cage: cage, Time: time.Now()})
 			if d.Effect != want {
 				t.Errorf("without a cage %v, cage %s: %v %s", bare, cage, d.Effect, d.Reason)
 			}

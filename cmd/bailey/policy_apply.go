@@ -181,7 +181,11 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	if e, err = r.load(files); err != nil {
 		return p, e, err
 	}
-	if p.Dir != "" { // what is built in needs no signature
+	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
+		return p, e, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names policySigners, and nobody can sign what is built in",
+			Hint: "bailey policy init DIR writes it into files, which can be signed"}
+	}
+	if p.Dir != "" {
 		if p.Signer, err = signer(files.digest(), text(q.Args, "signature"), r.signers()); err != nil {
 			return p, e, err
 		}

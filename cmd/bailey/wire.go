@@ -84,6 +84,9 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
 		return s, err
 	}
+	if err = s.rememberBudgets(ctx); err != nil {
+		return s, err
+	}
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,

@@ -26,6 +26,11 @@ type world struct {
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
 
+	takeErr error
+	left    Allowance // without Settle
+	taken   bailey.Request
+	settled []Use
+
 	openErr, sealErr, placeErr, planErr, runErr, lendErr, askErr, restoreErr, preErr, postErr error
 
 	decide  func(n int, r bailey.Request) bailey.Decision // n counts from 1
@@ -35,6 +40,7 @@ type world struct {
 	post    func(Output) Output
 	lease   bailey.Lease
 	run     func(lent []string, s bailey.Streams) (bailey.Exit, error)
+	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
 	panicAt string
 	closed  int
 	plan    string // of every cage
@@ -71,7 +77,7 @@ func (w *world) gate() *Gate {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: w, Lender: w, Redactor: w,
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: w, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -215,6 +221,19 @@ func (w *world) Restore(_ bailey.SessionID, _ *pack.Capability, in map[string]an
 	return in, nil, w.restoreErr
 }
 
+// budgetsOf is the world as Budgets.
+type budgetsOf struct{ *world }
+
+func (b budgetsOf) Take(r bailey.Request) (Allowance, error) {
+	b.note("take")
+	b.taken = r
+	a := b.left
+	a.Settle = func(u Use) { b.settled = append(b.settled, u) }
+	return a, b.takeErr
+}
+
+func (b budgetsOf) End(bailey.SessionID) { b.note("end budget") }
+
 func (w *world) End(bailey.SessionID) { w.note("end") }
 
 // placesOf is the world as Places: it opens the test's own directory whatever is named.
@@ -249,13 +268,16 @@ func (r *fakeRun) Cage() bailey.Cage {
 	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
 }
 
-func (r *fakeRun) Start(_ context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+func (r *fakeRun) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
 	if s.TTY != nil || s.Stdin != nil {
 		r.w.ttys++
 	}
 	if r.w.runErr != nil {
 		return bailey.Exit{}, r.w.runErr
+	}
+	if r.w.runs != nil {
+		return r.w.runs(ctx, s)
 	}
 	return r.w.run(lent, s)
 }

@@ -22,7 +22,7 @@ func TestOrder(t *testing.T) {
 	if res.Err != nil || res.Status != bailey.OK || string(res.Stdout) != "out" || string(res.Stderr) != "err" {
 		t.Fatalf("%+v", res)
 	}
-	want := []string{"intent", "restore", "plan", "decide", "pre", "decide", "lend", "run -- hello", "post", "outcome"}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "decide", "take", "lend", "run -- hello", "post", "outcome"}
 	if !slices.Equal(w.did, want) {
 		t.Errorf("did  %v\nwant %v", w.did, want)
 	}
@@ -82,6 +82,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 		"approval not given":   {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Reason: "expired"}) }, status: bailey.Refused},
 		"another rule granted": {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Granted: []bailey.RuleID{"other"}}) }, status: bailey.Refused},
 		"approval open":        {set: func(w *world) { ask(w); w.answer = answer(bailey.Answer{Pending: true}) }, status: bailey.Pending},
+		"budget spent":         {set: func(w *world) { w.takeErr = denied }, status: bailey.Refused},
 		"nothing lent":         {set: func(w *world) { w.lendErr = errBroken }, status: bailey.Failed},
 		"run breaks":           {set: func(w *world) { w.runErr = errBroken }, status: bailey.Failed, runs: true},
 		"cage not built": {set: func(w *world) {
@@ -101,6 +102,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 		"panic in plan":        {set: func(w *world) { w.panicAt = "plan" }, status: bailey.Failed},
 		"panic in decide":      {set: func(w *world) { w.panicAt = "decide" }, status: bailey.Failed},
 		"panic in pre":         {set: func(w *world) { w.panicAt = "pre" }, status: bailey.Failed},
+		"panic in take":        {set: func(w *world) { w.panicAt = "take" }, status: bailey.Failed},
 		"panic in lend":        {set: func(w *world) { w.panicAt = "lend" }, status: bailey.Failed},
 		"panic in run":         {set: func(w *world) { w.panicAt = "run -- hello" }, status: bailey.Failed, runs: true},
 		"panic in post":        {set: func(w *world) { w.panicAt = "post" }, status: bailey.Failed, runs: true},
@@ -141,7 +143,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 // TestSteps: every stage that was walked is told of, with its receipt, from the intent to the outcome.
 func TestSteps(t *testing.T) {
 	for denied, want := range map[bool][]string{
-		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "lend", "run", "post hooks", "outcome"},
+		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"},
 		true:  {"intent", "lookup", "restore", "check", "decide", "outcome"},
 	} {
 		w := newWorld(t)
@@ -232,7 +234,7 @@ func TestApprovedRuns(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
 	res := w.gate().Do(t.Context(), call())
-	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "lend", "run -- hello", "post", "outcome"}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "take", "lend", "run -- hello", "post", "outcome"}
 	if res.Err != nil || !slices.Equal(w.did, want) || res.Approval == "" {
 		t.Errorf("%v\ndid %v", res.Err, w.did)
 	}
@@ -285,7 +287,7 @@ func TestHooksOnlyTighten(t *testing.T) {
 	w = newWorld(t)
 	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "changed"}}
 	res := w.gate().Do(t.Context(), call())
-	want := []string{"intent", "restore", "plan", "decide", "pre", "restore", "plan", "decide", "decide", "lend", "run -- changed", "post", "outcome"}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "restore", "plan", "decide", "decide", "take", "lend", "run -- changed", "post", "outcome"}
 	if res.Err != nil || !slices.Equal(w.did, want) || w.closed != 2 {
 		t.Errorf("%v closed %d\ndid  %v\nwant %v", res.Err, w.closed, w.did, want)
 	}
@@ -535,7 +537,7 @@ func TestNoRunnerRefuses(t *testing.T) {
 // TestEndSession reaches what lives as long as a session.
 func TestEndSession(t *testing.T) {
 	w := newWorld(t)
-	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end runner"}) {
+	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end runner"}) {
 		t.Errorf("%v, %v", err, w.did)
 	}
 }

@@ -84,7 +84,7 @@ func (c *course) outcome() bailey.Outcome {
 		o.Paths = append(o.Paths, c.hide(p.Path))
 	}
 	if c.stdout != nil && c.executed {
-		o.ExitCode, o.CPUMillis = &c.exit.Code, c.cpu.Milliseconds()
+		o.ExitCode, o.RanMillis, o.CPUMillis = &c.exit.Code, c.ran.Milliseconds(), c.cpu.Milliseconds()
 		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
 		o.StdoutBody, o.StderrBody = c.stdout.body(), c.stderr.body()
 		o.Truncated = c.stdout.cut || c.stderr.cut

@@ -147,6 +147,37 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 	return a, nil
 }
 
+// Remember counts a call that a gateway before this one carried, begun at a time. Of sessions nothing is remembered: they
+// ended with it.
+func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.list {
+		if l.Session || l.Within == 0 || !l.Counts(r) {
+			continue
+		}
+		if m := b.at(keyOf(l, r), l.Within, at); m != nil {
+			m.calls++
+			m.used.Wall += u.Wall
+			m.used.CPU += u.CPU
+			m.used.Output += u.Output
+		}
+	}
+}
+
+// Memory is how far back calls count still.
+func (b *Budgets) Memory() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var longest time.Duration
+	for _, l := range b.list {
+		if !l.Session {
+			longest = max(longest, l.Within)
+		}
+	}
+	return longest
+}
+
 // spent names the bound that leaves no room for another call, or nothing.
 func (m *usage) spent(l bailey.Budget) string {
 	switch {

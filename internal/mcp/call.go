@@ -35,6 +35,7 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		Door:       door,
 		Dir:        s.Dir,
 		Client:     client(req.ClientInfo()),
+		DryRun:     req.Params.GetMeta()[DryRunKey] == true,
 	})
 	out := render(r)
 	if v, _ := req.Params.GetMeta()[sdk.MetaKeyProtocolVersion].(string); v >= "2026-07-28" {

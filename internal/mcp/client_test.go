@@ -326,3 +326,39 @@ func TestListPages(t *testing.T) {
 		}
 	}
 }
+
+// TestClientAsksWhatWouldBeDecided: a dry run is a call like others that runs nothing; its answer names the rules that
+// decide and holds the text of none.
+func TestClientAsksWhatWouldBeDecided(t *testing.T) {
+	g := yard()
+	g.do["git.push"] = func(_ context.Context, c bailey.Call) bailey.Result {
+		if !c.DryRun {
+			t.Error("the wish for a dry run was lost")
+		}
+		rules := []bailey.Rule{{ID: "main-needs-human", Source: "team.cedar:12", Reason: "a push to main is a release"}}
+		return bailey.Result{Receipt: "r-dry", Status: bailey.Pending, DryRun: true,
+			Decision: bailey.Decision{Effect: bailey.Ask, Rules: rules, Asks: rules, Reason: "a push to main is a release", Hint: "a person has to approve"}}
+	}
+	s := connect(t, g)
+	ask := func(tool string, args any) *sdk.CallToolResult {
+		r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Meta: sdk.Meta{DryRunKey: true}, Name: tool, Arguments: args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := ask("git_push", map[string]any{})
+	f := metaOf(t, r)
+	if !r.IsError || f.Decision != "ask" || !f.DryRun || f.Executed || len(f.Rules) != 1 || f.Rules[0].ID != "main-needs-human" {
+		t.Errorf("%+v", f)
+	}
+	if text := first(t, r); !strings.HasPrefix(text, "it would wait for an approval: a push to main") || !strings.Contains(text, "decided by: main-needs-human") || strings.Contains(text, "cedar") {
+		t.Errorf("%q", text)
+	}
+	g.do["system.echo"] = func(_ context.Context, c bailey.Call) bailey.Result {
+		return bailey.Result{Receipt: "r-dry2", Status: bailey.OK, DryRun: c.DryRun, Decision: bailey.Decision{Effect: bailey.Allow, Reason: "it only looks"}}
+	}
+	if text := first(t, ask("system_echo", map[string]any{"message": "hi"})); !strings.HasPrefix(text, "it would be allowed: it only looks") {
+		t.Errorf("%q", text)
+	}
+}

@@ -13,6 +13,10 @@ import (
 // ResultKey is the member of an answer's _meta that holds the facts about the call, for programs.
 const ResultKey = "bailey/result"
 
+// DryRunKey is the member of a tools/call's _meta that, true, asks what would be decided: the call is checked and decided,
+// leaves its receipt, and nothing runs.
+const DryRunKey = "bailey/dryRun"
+
 // answer is a tools/call result on the wire. The SDK's own type cannot say resultType from outside.
 type answer struct {
 	sdk.ResultBase
@@ -31,11 +35,19 @@ type facts struct {
 	ExitCode         *int              `json:"exitCode,omitempty"`
 	Truncated        bool              `json:"truncated,omitempty"`
 	Decision         string            `json:"decision,omitempty"` // absent when it never came to one
+	DryRun           bool              `json:"dryRun,omitempty"`
+	Rules            []rule            `json:"rules,omitempty"` // that decided; no other rule shows, and of none its text
 	Reason           string            `json:"reason,omitempty"`
 	Hint             string            `json:"hint,omitempty"`
 	ApprovalRequired bool              `json:"approvalRequired,omitempty"`
 	Approval         bailey.ApprovalID `json:"approvalId,omitempty"`
 	NotDurable       bool              `json:"notDurable,omitempty"`
+}
+
+// rule is one that decided.
+type rule struct {
+	ID     bailey.RuleID `json:"id"`
+	Reason string        `json:"reason,omitempty"`
 }
 
 // render writes a result down for an agent.
@@ -44,6 +56,8 @@ func render(r bailey.Result) *answer {
 	a := &answer{IsError: !f.OK}
 	a.Meta = sdk.Meta{ResultKey: f}
 	switch {
+	case f.OK && f.DryRun:
+		a.Content = []sdk.Content{text("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
 	case f.OK:
 		a.Content = output(r)
 	case toolFailed(r):
@@ -65,7 +79,14 @@ func toolFailed(r bailey.Result) bool {
 func factsOf(r bailey.Result) *facts {
 	f := &facts{
 		OK: r.Status == bailey.OK && r.Err == nil && !r.NotDurable, Receipt: r.Receipt, Status: r.Status,
-		Executed: r.Executed, NotDurable: r.NotDurable,
+		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun,
+	}
+	for _, d := range r.Decision.Rules {
+		f.Rules = append(f.Rules, rule{d.ID, d.Reason})
+	}
+	if f.OK && f.DryRun {
+		f.Decision = bailey.Allow.String()
+		return f
 	}
 	if f.OK || toolFailed(r) {
 		f.ExitCode, f.Truncated, f.Decision = &r.ExitCode, r.Truncated, bailey.Allow.String()
@@ -118,6 +139,13 @@ func refusal(f *facts, err error) string {
 	if f.Hint != "" {
 		fmt.Fprintf(&b, "what to do: %s\n", f.Hint)
 	}
+	if len(f.Rules) > 0 {
+		var ids []string
+		for _, d := range f.Rules {
+			ids = append(ids, string(d.ID))
+		}
+		fmt.Fprintf(&b, "decided by: %s\n", strings.Join(ids, ", "))
+	}
 	if f.Approval != "" {
 		fmt.Fprintf(&b, "approval: %s, which only a person can grant\n", f.Approval)
 	}
@@ -129,8 +157,12 @@ func refusal(f *facts, err error) string {
 
 func headline(f *facts, err error) string {
 	switch {
+	case f.Status == bailey.Pending && f.DryRun:
+		return "it would wait for an approval"
 	case f.Status == bailey.Pending:
 		return "waiting for approval"
+	case f.Status == bailey.Refused && f.DryRun:
+		return "it would be refused"
 	case f.Status == bailey.Refused:
 		return "refused"
 	case f.Status == bailey.Killed, f.Status == bailey.Interrupted:
