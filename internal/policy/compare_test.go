@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// brief writes a difference in one line a capability, and one for the rules.
-func brief(d Difference) string {
+// told writes a difference in one line a capability, and one for the rules.
+func told(d Difference) string {
 	ids := func(c RuleChanges) string {
 		var out []string
 		for sign, list := range map[string][]RuleAt{"+": c.Added, "-": c.Removed, "~": c.Rewritten} {
@@ -51,7 +51,7 @@ func TestCompare(t *testing.T) {
 		{"what cannot be undone", permitAll, permitAll + `@id("w") permit (principal, action == Action::"disk.wipe", resource);`, "gained disk.wipe: denied, allowed: +w/permit\nrules: +w/permit"},
 	} {
 		d := Compare(load(t, c.old), load(t, c.now))
-		if got := brief(d); got != c.want {
+		if got := told(d); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 		if d.None() != (c.want == "rules: ") {
@@ -72,14 +72,14 @@ func TestCompareCapabilities(t *testing.T) {
 	same := func(a []Action) []Action { return a }
 	looks := `@id("look") permit (principal, action in Action::"sideEffect:readOnly", resource);`
 	less := engine(looks, func(a []Action) []Action { return a[1:] })
-	if got, want := brief(Compare(less, engine(looks, same))), "gained git.status: absent, allowed: +look/permit\nrules: "; got != want {
+	if got, want := told(Compare(less, engine(looks, same))), "gained git.status: absent, allowed: +look/permit\nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := brief(Compare(engine(looks, same), less)), "lost git.status: allowed, absent: -look/permit\nrules: "; got != want {
+	if got, want := told(Compare(engine(looks, same), less)), "lost git.status: allowed, absent: -look/permit\nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	writes := engine(looks, func(a []Action) []Action { a[0].SideEffect = "mutating"; return a })
-	if got, want := brief(Compare(engine(looks, same), writes)), "lost git.status: allowed, denied: -look/permit\nrules: "; got != want {
+	if got, want := told(Compare(engine(looks, same), writes)), "lost git.status: allowed, denied: -look/permit\nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
