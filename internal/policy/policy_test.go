@@ -195,6 +195,8 @@ func TestRequestMustBeWhole(t *testing.T) {
 	for name, spoil := range map[string]func(*bailey.Request){
 		"names no agent":  func(r *bailey.Request) { r.Principal.Agent = "" },
 		"names no target": func(r *bailey.Request) { r.Target.Kind = "" },
+		"is no target":    func(r *bailey.Request) { r.Target.Kind = "vm" },
+		`"local:" is no`:  func(r *bailey.Request) { r.Target = bailey.Target{Kind: "local:"} },
 		"has no time":     func(r *bailey.Request) { r.Time = time.Time{} },
 		"not UTF-8":       func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w/\xff"} },
 	} {
@@ -391,7 +393,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{map[string]any{"repo": "."}, nil, "wants context.input has limit"},
 		{map[string]any{"repo": ".", "limit": json.Number("1")}, nil, `wants context.cage == "vm"`},
-		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target.Kind = "host" }, "wants another principal or resource"},
+		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} }, "wants another principal or resource"},
 		{map[string]any{"repo": ".", "limit": json.Number("1")}, func(r *bailey.Request) { r.Cage, r.Session.Unattended = "vm", true }, "wants not (context.unattended)"},
 	} {
 		r := request("git.status", c.input)
