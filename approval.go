@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,6 +35,24 @@ type Answer struct {
 
 // ApprovalTTL is how long a question stays open unless its rules say less.
 const ApprovalTTL = 10 * time.Minute
+
+// Combine returns what an answer to several asking rules has to come to: roles that whoever approves holds all of, in
+// order of name and none for anyone who may approve; of how many people; and for how long it counts, 0 where no rule
+// says. The strictest of each holds, so that no rule is satisfied by less than it asks.
+func Combine(asks []Rule) (roles []string, count int, ttl time.Duration) {
+	count = 1
+	for _, r := range asks {
+		if r.Role != "" && !slices.Contains(roles, r.Role) {
+			roles = append(roles, r.Role)
+		}
+		count = max(count, r.Count)
+		if r.TTL > 0 && (ttl == 0 || r.TTL < ttl) {
+			ttl = r.TTL
+		}
+	}
+	slices.Sort(roles)
+	return roles, count, ttl
+}
 
 // Want is a credential that a capability needs and the variable it arrives in.
 type Want struct {

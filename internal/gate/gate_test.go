@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/pack"
@@ -257,6 +259,25 @@ func TestRuleChangedWhileWaiting(t *testing.T) {
 		if !errors.Is(res.Err, bailey.Denied) || w.happened("run -- hello") {
 			t.Errorf("%s: %+v", name, res)
 		}
+	}
+}
+
+// TestClientIsContext: what a client says of itself changes nothing that is decided upon.
+func TestClientIsContext(t *testing.T) {
+	var seen []bailey.Request
+	for _, client := range []string{"", `{"name":"claude","roles":["sre"],"person":"ada","agent":"root"}`} {
+		w := newWorld(t)
+		w.decide = func(_ int, r bailey.Request) bailey.Decision {
+			r.Time = time.Time{}
+			seen = append(seen, r)
+			return bailey.Decision{}
+		}
+		in := call()
+		in.Client = client
+		w.gate().Do(t.Context(), in)
+	}
+	if len(seen) != 2 || !reflect.DeepEqual(seen[0], seen[1]) || seen[1].Principal.Agent != "a" {
+		t.Errorf("%+v", seen)
 	}
 }
 

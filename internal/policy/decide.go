@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -31,6 +32,7 @@ const (
 type verdict struct {
 	bailey.Decision
 	cause cause
+	fault string // of a broken rule, in Cedar's words
 	world *world // nil for unknown and unfit
 	slice *slice
 }
@@ -146,7 +148,9 @@ func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
 		v.Rules = append(v.Rules, e.rules[bailey.RuleID(d.PolicyID)].Rule)
 	}
 	v.cause, v.Hint = broken, hint
-	v.Reason = fmt.Sprintf("rule %s at %s cannot be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, errs[0].Message)
+	// The agent hears the reason: what Cedar says of the error may hold text of the rule.
+	v.Reason = fmt.Sprintf("rule %s cannot be evaluated for this call", v.Rules[0].ID)
+	v.fault = errs[0].Message
 	return v
 }
 
@@ -191,15 +195,35 @@ func reasons(rules []bailey.Rule) string {
 	return strings.Join(words, "; ")
 }
 
-// wanted says in words who has to grant what.
+// wanted says in words who has to grant what, and of several rules what an answer to them all comes to.
 func wanted(asks []bailey.Rule) string {
-	var words []string
+	var ids []string
 	for _, r := range asks {
-		w := fmt.Sprintf("%s wants %d", r.ID, r.Count)
-		if r.Role != "" {
-			w += " with role " + r.Role
-		}
-		words = append(words, w)
+		ids = append(ids, string(r.ID))
 	}
-	return strings.Join(words, ", ")
+	roles, count, ttl := bailey.Combine(asks)
+	words := fmt.Sprintf("%s wants %d", ids[0], count)
+	if len(ids) > 1 {
+		words = fmt.Sprintf("%s want %d together", strings.Join(ids, ", "), count)
+	}
+	switch len(roles) {
+	case 0:
+	case 1:
+		words += " with role " + roles[0]
+	default:
+		words += " with all of the roles " + strings.Join(roles, ", ")
+	}
+	return words + ", good for " + brief(ttl)
+}
+
+// brief writes a duration without the zeros behind it: 10m, not 10m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

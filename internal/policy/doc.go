@@ -113,4 +113,10 @@
 //	    profile: work                        # none
 //
 // A test of an action, a grant or a rule that is not there fails whatever it expects.
+//
+// # What others are told
+//
+// The reasons of rules are for the agent; their text, their files and what would lift them are for the people who
+// wrote them. [Explanation.ForAgent] keeps to the first. [Engine.Never] says what lists of capabilities may leave
+// out, and [Compare] what a change of policy means for each capability.
 package policy

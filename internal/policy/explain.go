@@ -20,17 +20,17 @@ type Explanation struct {
 	Outcome    string              `json:"outcome"` // allow, ask, deny
 	Reason     string              `json:"reason"`
 	Hint       string              `json:"hint,omitempty"`
-	Rules      []Cited             `json:"rules"`            // that decided
-	Change     []string            `json:"change,omitempty"` // one sentence for each way to another outcome
-	Considered int                 `json:"considered"`       // rules whose action scope takes this action in
-	Policy     string              `json:"policyDigest"`
+	Rules      []Cited             `json:"rules"`                // that decided
+	Change     []string            `json:"change,omitempty"`     // one sentence for each way to another outcome
+	Considered int                 `json:"considered,omitempty"` // rules whose action scope takes this action in
+	Policy     string              `json:"policyDigest,omitempty"`
 }
 
 // Cited is a rule with its text.
 type Cited struct {
 	bailey.Rule
-	Effect string `json:"effect"` // permit, forbid
-	Text   string `json:"text"`   // as written
+	Effect string `json:"effect"`         // permit, forbid
+	Text   string `json:"text,omitempty"` // as written
 }
 
 // Explain decides like Decide and shows why.
@@ -47,6 +47,17 @@ func (e *Engine) Explain(r bailey.Request) Explanation {
 	return out
 }
 
+// ForAgent returns what an agent may know of a decision: its outcome, reason and hint, and of the rules that decided
+// their ids and reasons. Nothing of a rule's text, no file, and no other rule: whoever is held by rules learns from
+// them how to get around.
+func (x Explanation) ForAgent() Explanation {
+	out := Explanation{Capability: x.Capability, Outcome: x.Outcome, Reason: x.Reason, Hint: x.Hint, Rules: []Cited{}}
+	for _, r := range x.Rules {
+		out.Rules = append(out.Rules, Cited{Rule: bailey.Rule{ID: r.ID, Reason: r.Reason}, Effect: r.Effect})
+	}
+	return out
+}
+
 // String writes the explanation for a terminal.
 func (x Explanation) String() string {
 	var b strings.Builder
@@ -55,12 +66,17 @@ func (x Explanation) String() string {
 		fmt.Fprintf(&b, "\n%s", x.Reason)
 	}
 	for _, r := range x.Rules {
-		fmt.Fprintf(&b, "\n\n%s %s at %s\n  %s", r.Effect, r.ID, r.Source, strings.ReplaceAll(r.Text, "\n", "\n  "))
+		fmt.Fprintf(&b, "\n\n%s %s", r.Effect, r.ID)
+		if r.Source != "" {
+			fmt.Fprintf(&b, " at %s\n  %s", r.Source, strings.ReplaceAll(r.Text, "\n", "\n  "))
+		}
 	}
 	if len(x.Change) > 0 {
 		fmt.Fprintf(&b, "\n\nwhat would change it\n  %s", strings.Join(x.Change, "\n  "))
 	}
-	fmt.Fprintf(&b, "\n\n%d rules take this action in; policy %.12s", x.Considered, x.Policy)
+	if x.Policy != "" {
+		fmt.Fprintf(&b, "\n\n%d rules take this action in; policy %.12s", x.Considered, x.Policy)
+	}
 	return b.String()
 }
 
@@ -81,7 +97,7 @@ func (e *Engine) change(v verdict) (out []string) {
 			if r.Role != "" {
 				who = "role " + r.Role
 			}
-			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s, for %s", r.ID, r.Count, who, r.TTL))
+			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s, for %s", r.ID, r.Count, who, brief(r.TTL)))
 		}
 	case forbidden:
 		for _, r := range v.Rules {
@@ -92,7 +108,7 @@ func (e *Engine) change(v verdict) (out []string) {
 	case unreleased:
 		out = append(out, release(v.world.restores))
 	case broken:
-		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated", v.Rules[0].ID, v.Rules[0].Source))
+		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.fault))
 	case unallowed:
 		return e.missing(v)
 	}

@@ -153,6 +153,9 @@ unless { context.session.unattended == false && context.approvals.contains("forc
 	req := push("ref", "main", "force", true)
 	d := e.Decide(req)
 	want(t, d, bailey.Ask, "main is released; history is rewritten", "main-needs-human", "force-asks")
+	if d.Hint != "a person has to approve: main-needs-human, force-asks want 2 together with role sre, good for 1m" {
+		t.Errorf("hint %q", d.Hint)
+	}
 	a := d.Asks[0]
 	if len(d.Asks) != 2 || a.Role != "sre" || a.Count != 2 || a.TTL != 5*time.Minute || a.Source != "a.cedar:2" {
 		t.Errorf("asks %+v", d.Asks)
@@ -179,9 +182,12 @@ func TestErrorDenies(t *testing.T) {
 	late := `@id("late") @reason("x") @approval("count=1") forbid (principal, action == Action::"git.push", resource)
 unless { context.approvals.contains("late") && ` + overflow + ` };`
 	want(t, load(t, permitPush, forbid).Decide(push("depth", json.Number("3"))), bailey.Allow, "", "push")
-	want(t, load(t, permitPush, forbid).Decide(push("depth", big)), bailey.Deny, "rule f at b.cedar:1 cannot be evaluated", "f")
-	want(t, load(t, permitPush, permit).Decide(push()), bailey.Deny, "rule p2 at b.cedar:1 cannot be evaluated", "p2")
-	want(t, load(t, permitPush, late).Decide(push("depth", big)), bailey.Deny, "rule late at b.cedar:1 cannot be evaluated", "late")
+	want(t, load(t, permitPush, forbid).Decide(push("depth", big)), bailey.Deny, "rule f cannot be evaluated", "f")
+	want(t, load(t, permitPush, permit).Decide(push()), bailey.Deny, "rule p2 cannot be evaluated", "p2")
+	want(t, load(t, permitPush, late).Decide(push("depth", big)), bailey.Deny, "rule late cannot be evaluated", "late")
+	if x := load(t, permitPush, forbid).Explain(push("depth", big)); len(x.Change) != 1 || x.Change[0] != "denied until f at b.cedar:1 can be evaluated: integer overflow while attempting to add `9223372036854775807` with `1`" {
+		t.Errorf("%q", x.Change)
+	}
 }
 
 func TestRequestMustBeWhole(t *testing.T) {
@@ -189,6 +195,8 @@ func TestRequestMustBeWhole(t *testing.T) {
 	for name, spoil := range map[string]func(*bailey.Request){
 		"names no agent":  func(r *bailey.Request) { r.Principal.Agent = "" },
 		"names no target": func(r *bailey.Request) { r.Target.Kind = "" },
+		"is no target":    func(r *bailey.Request) { r.Target.Kind = "vm" },
+		`"local:" is no`:  func(r *bailey.Request) { r.Target = bailey.Target{Kind: "local:"} },
 		"has no time":     func(r *bailey.Request) { r.Time = time.Time{} },
 		"not UTF-8":       func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w/\xff"} },
 	} {
@@ -367,7 +375,7 @@ func TestExplain(t *testing.T) {
 	if !strings.HasPrefix(x.Rules[0].Text, `@id("main-needs-human")`) || !strings.HasSuffix(x.Rules[0].Text, `"main-needs-human") };`) {
 		t.Errorf("text %q", x.Rules[0].Text)
 	}
-	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m0s" {
+	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m" {
 		t.Errorf("change %q", x.Change)
 	}
 	if s := e.Explain(request("no\x1b[2J.such", nil)).String(); strings.Contains(s, "\x1b") {
@@ -385,7 +393,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{map[string]any{"repo": "."}, nil, "wants context.input has limit"},
 		{map[string]any{"repo": ".", "limit": json.Number("1")}, nil, `wants context.cage == "vm"`},
-		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target.Kind = "host" }, "wants another principal or resource"},
+		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} }, "wants another principal or resource"},
 		{map[string]any{"repo": ".", "limit": json.Number("1")}, func(r *bailey.Request) { r.Cage, r.Session.Unattended = "vm", true }, "wants not (context.unattended)"},
 	} {
 		r := request("git.status", c.input)

@@ -84,6 +84,8 @@ func complete(r bailey.Request) error {
 		return errors.New("the request names no agent")
 	case r.Target.Kind == "":
 		return errors.New("the request names no target")
+	case !known(r.Target):
+		return fmt.Errorf("%q is no target: %s", targetID(r.Target), targetForms)
 	case r.Time.IsZero():
 		return errors.New("the request has no time")
 	}
@@ -113,12 +115,8 @@ func agent(p bailey.Principal) cedar.Entity {
 }
 
 func target(t bailey.Target) cedar.Entity {
-	id := t.Kind
-	if t.Name != "" {
-		id += ":" + t.Name
-	}
 	return cedar.Entity{
-		UID: cedar.NewEntityUID("Target", cedar.String(id)),
+		UID: cedar.NewEntityUID("Target", cedar.String(targetID(t))),
 		Attributes: cedar.NewRecord(cedar.RecordMap{
 			"kind": cedar.String(t.Kind),
 			"name": cedar.String(t.Name),

@@ -25,6 +25,20 @@ func parseTarget(id string) (t bailey.Target, ok bool) {
 	return t, t.Kind == local && !ok || (t.Kind == host || t.Kind == sandbox) && t.Name != ""
 }
 
+// targetID writes a target as rules do.
+func targetID(t bailey.Target) string {
+	if t.Name == "" {
+		return t.Kind
+	}
+	return t.Kind + ":" + t.Name
+}
+
+// known says whether a target is one of its kind; a kind that holds a colon would be taken for another's name.
+func known(t bailey.Target) bool {
+	parsed, ok := parseTarget(targetID(t))
+	return ok && parsed == t
+}
+
 // entities notes each target that cannot be and each agent without a name, in the scopes and the conditions: a rule
 // about them never applies.
 func (f *findings) entities(r *rule) {

@@ -1,0 +1,174 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	cast "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"bailey"
+)
+
+// Standing is what may become of a capability by the scopes of the rules. It says nothing of conditions.
+type Standing string
+
+const (
+	Absent  Standing = "absent"           // there is no such capability
+	Denied  Standing = "denied"           // whatever the call says
+	Allowed Standing = "allowed"          // where the rules say so
+	Asks    Standing = "allowed or asked" // and a rule of the policy's own may ask
+)
+
+// RuleAt names a rule by its place. Was is its place before, where both policies have it.
+type RuleAt struct {
+	ID     bailey.RuleID `json:"id"`
+	Effect string        `json:"effect"` // permit, forbid, ask
+	Source string        `json:"source"` // file:line
+	Was    string        `json:"was,omitempty"`
+}
+
+// RuleChanges are the rules by which two policies, or what they say of one capability, differ. A rule is the same as
+// long as it means the same: comments, white space and its place do not count.
+type RuleChanges struct {
+	Added     []RuleAt `json:"added"`
+	Removed   []RuleAt `json:"removed"`
+	Rewritten []RuleAt `json:"rewritten"`
+}
+
+func (c RuleChanges) none() bool { return len(c.Added)+len(c.Removed)+len(c.Rewritten) == 0 }
+
+// Shift is a capability of which two policies say different things.
+type Shift struct {
+	Capability bailey.CapabilityID `json:"capability"`
+	Was        Standing            `json:"was"`
+	Now        Standing            `json:"now"`
+	Rules      RuleChanges         `json:"rules"` // of those that cover it
+}
+
+// Difference is what a change of policy means.
+type Difference struct {
+	Gained  []Shift     `json:"gained"`  // was denied whatever the call said, and may run now
+	Lost    []Shift     `json:"lost"`    // the other way about
+	Changed []Shift     `json:"changed"` // may run as before, by other rules
+	Rules   RuleChanges `json:"rules"`
+}
+
+// None reports whether both policies mean the same.
+func (d Difference) None() bool {
+	return len(d.Gained)+len(d.Lost)+len(d.Changed) == 0 && d.Rules.none()
+}
+
+// Compare says what changes when now takes the place of old. The two may know different capabilities.
+func Compare(old, now *Engine) Difference {
+	d := Difference{Gained: []Shift{}, Lost: []Shift{}, Changed: []Shift{}}
+	d.Rules = differ(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)), func(a, b *rule) bool { return a.meaning() == b.meaning() })
+	rewritten := map[bailey.RuleID]bool{}
+	for _, r := range d.Rules.Rewritten {
+		rewritten[r.ID] = true
+	}
+	ids := map[bailey.CapabilityID]bool{}
+	for _, e := range []*Engine{old, now} {
+		for id := range e.slices {
+			ids[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		s := Shift{Capability: id, Was: old.standing(id), Now: now.standing(id)}
+		s.Rules = differ(old.covering(id), now.covering(id), func(a, _ *rule) bool { return !rewritten[a.ID] })
+		switch was, is := s.Was.runs(), s.Now.runs(); {
+		case !was && is:
+			d.Gained = append(d.Gained, s)
+		case was && !is:
+			d.Lost = append(d.Lost, s)
+		case is && (s.Was != s.Now || !s.Rules.none()):
+			d.Changed = append(d.Changed, s)
+		}
+	}
+	return d
+}
+
+func (s Standing) runs() bool { return s == Allowed || s == Asks }
+
+// covering returns the rules whose action scope takes an action in.
+func (e *Engine) covering(id bailey.CapabilityID) []*rule {
+	if s := e.slices[id]; s != nil {
+		return slices.Concat(s.own, e.common)
+	}
+	return nil
+}
+
+func (e *Engine) standing(id bailey.CapabilityID) Standing {
+	s := e.slices[id]
+	switch {
+	case s == nil:
+		return Absent
+	case e.Never(id, ""):
+		return Denied
+	}
+	if slices.ContainsFunc(e.covering(id), func(r *rule) bool { return r.asks && !r.builtin }) {
+		return Asks
+	}
+	return Allowed
+}
+
+// differ compares two lists of rules by id, and by same where both have one.
+func differ(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
+	c := RuleChanges{Added: []RuleAt{}, Removed: []RuleAt{}, Rewritten: []RuleAt{}}
+	before := map[bailey.RuleID]*rule{}
+	for _, r := range old {
+		before[r.ID] = r
+	}
+	for _, r := range now {
+		o := before[r.ID]
+		delete(before, r.ID)
+		switch {
+		case o == nil && r.builtin: // of a capability that is new: they cover every one
+		case o == nil:
+			c.Added = append(c.Added, ruleAt(r, nil))
+		case !same(o, r):
+			c.Rewritten = append(c.Rewritten, ruleAt(r, o))
+		}
+	}
+	for _, r := range before {
+		if !r.builtin {
+			c.Removed = append(c.Removed, ruleAt(r, nil))
+		}
+	}
+	return c.sorted()
+}
+
+func (c RuleChanges) sorted() RuleChanges {
+	for _, list := range [...][]RuleAt{c.Added, c.Removed, c.Rewritten} {
+		slices.SortFunc(list, func(a, b RuleAt) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return c
+}
+
+func ruleAt(r, was *rule) RuleAt {
+	at := RuleAt{ID: r.ID, Effect: r.effect(), Source: r.Source}
+	if was != nil {
+		at.Was = was.Source
+	}
+	return at
+}
+
+func (r *rule) effect() string {
+	switch {
+	case r.permits():
+		return "permit"
+	case r.asks:
+		return "ask"
+	}
+	return "forbid"
+}
+
+// meaning is the rule as Cedar writes it, annotations included and comments left out.
+func (r *rule) meaning() string {
+	q := *r.ast
+	q.Annotations = slices.Clone(q.Annotations)
+	slices.SortFunc(q.Annotations, func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	return string((*cast.Policy)(&q).MarshalCedar())
+}

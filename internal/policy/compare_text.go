@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// String writes the difference for a terminal: first what may run now and may not any longer, then what runs by other
+// rules, where capabilities with the same change stand together.
+func (d Difference) String() string {
+	if d.None() {
+		return "nothing changes: both policies mean the same"
+	}
+	var b strings.Builder
+	section(&b, "may run now", d.Gained)
+	section(&b, "no longer runs", d.Lost)
+	section(&b, "runs by other rules", d.Changed)
+	if !d.Rules.none() {
+		fmt.Fprintf(&b, "rules\n%s", d.Rules.lines("  ", true))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// section writes shifts, those alike as one.
+func section(b *strings.Builder, title string, shifts []Shift) {
+	if len(shifts) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s (%d)\n", title, len(shifts))
+	var order []string
+	alike := map[string][]string{}
+	for _, s := range shifts {
+		what := fmt.Sprintf("    was %s, now %s\n%s", s.Was, s.Now, s.Rules.lines("    ", false))
+		if alike[what] == nil {
+			order = append(order, what)
+		}
+		alike[what] = append(alike[what], string(s.Capability))
+	}
+	for _, what := range order {
+		fmt.Fprintf(b, "  %s\n%s", wrapped(alike[what]), what)
+	}
+	b.WriteByte('\n')
+}
+
+// wrapped joins names in lines of about a terminal's width, and the last of very many as a number.
+func wrapped(names []string) string {
+	const width, most = 100, 60
+	more := ""
+	if len(names) > most {
+		more, names = fmt.Sprintf(", and %d more", len(names)-most), names[:most]
+	}
+	var b strings.Builder
+	column := 0
+	for i, n := range names {
+		switch {
+		case i == 0:
+		case column+len(n) > width:
+			b.WriteString(",\n  ")
+			column = 0
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(n)
+		column += len(n) + 2
+	}
+	return b.String() + more
+}
+
+// lines writes one line for each rule. A long list is cut unless it is wanted whole: the last of them has all rules.
+func (c RuleChanges) lines(indent string, whole bool) string {
+	const most = 8
+	var out []string
+	for _, l := range [...]struct {
+		sign  string
+		rules []RuleAt
+	}{{"+", c.Added}, {"-", c.Removed}, {"~", c.Rewritten}} {
+		for _, r := range l.rules {
+			line := fmt.Sprintf("%s%s %s %s at %s", indent, l.sign, r.Effect, r.ID, r.Source)
+			if r.Was != "" && r.Was != r.Source {
+				line += ", before at " + r.Was
+			}
+			out = append(out, line+"\n")
+		}
+	}
+	if len(out) > most && !whole {
+		out = append(slices.Clip(out[:most]), fmt.Sprintf("%sand %d more rules\n", indent, len(out)-most))
+	}
+	return strings.Join(out, "")
+}
