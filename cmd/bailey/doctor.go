@@ -90,6 +90,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 		found = append(found, examineSocket(home)...)
 	}
 	found = append(found, examineLedger(home)...)
+	found = append(found, examinePolicy(home, s)...)
 	found = append(found, examineRedaction(home, s)...)
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)

@@ -205,7 +205,7 @@ func (a *app) complain(err error) {
 }
 
 func (a *app) say(what, why, hint string) {
-	fmt.Fprintf(a.stderr, "bailey: %s: %s\n", what, shown(why))
+	fmt.Fprintf(a.stderr, "bailey: %s: %s\n", what, shownList(why))
 	if hint != "" {
 		fmt.Fprintf(a.stderr, "  %s\n", shown(hint))
 	}

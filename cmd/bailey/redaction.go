@@ -97,8 +97,8 @@ func examineRedaction(home gateway.Home, s status) []finding {
 	const name = "redaction"
 	c := s.Redaction
 	if !s.Running {
-		last, _ := lastApplied(home) // a ledger that cannot be read is a finding of its own
-		c = last.Redaction
+		last, _ := recalled(home) // a ledger that cannot be read is a finding of its own
+		c = last.Settings.Redaction
 	}
 	tried := "counted the rules of this home: " + ruleCounts(c)
 	switch {

@@ -160,7 +160,7 @@ func failed(tests []policy.Failure) error {
 			lines = append(lines, fmt.Sprintf("and %d more", len(tests)-shown))
 			break
 		}
-		lines = append(lines, f.String())
+		lines = append(lines, strings.ReplaceAll(f.String(), "\n  ", "; "))
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: "the policy does not do what its tests say:\n  " + strings.Join(lines, "\n  "),
 		Hint: "correct the rule or the test; bailey policy check runs them again"}

@@ -50,14 +50,13 @@ func (r *recall) lore() (lore, error) {
 	return l, l.take(r.folds, r.events)
 }
 
-// lastApplied reads what operators applied last from the ledger of a home without a gateway.
-func lastApplied(home gateway.Home) (gateway.Applied, error) {
+// recalled reads what a gateway would remember from the ledger of a home without one.
+func recalled(home gateway.Home) (lore, error) {
 	r := newRecall()
 	if err := ledger.Backward(home.Ledger(), r); err != nil {
-		return gateway.Applied{}, err
+		return lore{}, err
 	}
-	l, err := r.lore()
-	return l.Settings, err
+	return r.lore()
 }
 
 // scribe stands between all that note and the ledger, and remembers what they noted. When a segment began it writes that

@@ -36,6 +36,16 @@ func strange(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
 }
 
+// shownList is a sentence and what it lists, an item a line behind two spaces, as a terminal may show them. What is quoted
+// in there cannot begin a line that looks like another of Bailey's own.
+func shownList(text string) string {
+	items := strings.Split(text, "\n  ")
+	for i := range items {
+		items[i] = shown(items[i])
+	}
+	return strings.Join(items, "\n  - ")
+}
+
 // unseen makes JSON in lines safe for a terminal, as shown does, and leaves it JSON of the same value.
 func unseen(lines string) string {
 	if !strings.ContainsFunc(lines, func(c rune) bool { return c != '\n' && strange(c) }) {
