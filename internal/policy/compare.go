@@ -83,7 +83,7 @@ func Compare(old, now *Engine) Difference {
 			d.Gained = append(d.Gained, s)
 		case was && !is:
 			d.Lost = append(d.Lost, s)
-		case is && (s.Was != s.Now || !s.Rules.none()):
+		case is && !s.Rules.none():
 			d.Changed = append(d.Changed, s)
 		}
 	}
