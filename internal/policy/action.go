@@ -49,7 +49,8 @@ type action struct {
 	entity cedar.Entity
 	wider  []cedar.EntityUID // itself and its groups
 	input  *shape
-	sig    string // the input's type; equal for equal types
+	sig    string                      // the input's type; equal for equal types
+	peers  map[cedar.EntityUID]*action // of the whole model, this one among them
 }
 
 func (a *action) writes() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }

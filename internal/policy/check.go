@@ -10,7 +10,7 @@ import (
 
 // check holds one rule against the model.
 func (f *findings) check(m *model, r *rule) {
-	if words := monotone(r); len(words) > 0 {
+	if words := append(monotone(r), narrow(r)...); len(words) > 0 {
 		for _, w := range words {
 			f.rule(r, w)
 		}

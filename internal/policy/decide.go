@@ -39,12 +39,15 @@ type verdict struct {
 
 // Decide answers one request. It is pure: the same engine and request give the same decision.
 func (e *Engine) Decide(r bailey.Request) bailey.Decision {
-	d := e.judge(r).Decision
+	d := e.verdict(&r, e.reads(r.Capability)).Decision
 	d.Policy = e.digest
 	return d
 }
 
-func (e *Engine) judge(r bailey.Request) verdict {
+// judge decides like Decide, in a world that has every attribute, so that others can look at it.
+func (e *Engine) judge(r bailey.Request) verdict { return e.verdict(&r, attributes()) }
+
+func (e *Engine) verdict(r *bailey.Request, reads []cedar.String) verdict {
 	s := e.slices[r.Capability]
 	if s == nil {
 		return verdict{Decision: bailey.Decision{
@@ -52,7 +55,7 @@ func (e *Engine) judge(r bailey.Request) verdict {
 			Hint:   "`bailey capabilities list` shows those there are",
 		}}
 	}
-	w, err := newWorld(s.act, r)
+	w, err := newView(s.act, r, reads)
 	if err != nil {
 		return verdict{cause: unfit, slice: s, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("policy cannot judge this call of %s: %v", s.act.ID, err),
@@ -62,6 +65,14 @@ func (e *Engine) judge(r bailey.Request) verdict {
 	v := e.ask(e.within(s), w, r.Approvals)
 	v.slice, v.world = s, w
 	return v
+}
+
+// reads returns the attributes of context that the rules of a slice look at.
+func (e *Engine) reads(id bailey.CapabilityID) []cedar.String {
+	if s := e.slices[id]; s != nil {
+		return s.reads
+	}
+	return nil
 }
 
 // all is a set of rules as Cedar wants it.
@@ -85,7 +96,7 @@ func (e *Engine) within(s *slice) cedar.PolicyIterator {
 }
 
 // ask decides with the grants in hand and, when asking rules stand in the way, once more with theirs added.
-// Adding only those that stand in the way is adding all: a rule sees no grant but its own.
+// No others are: nobody would be asked for them, and a rule sees no grant but its own.
 func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleID) verdict {
 	first := e.pass(rules, w)
 	var asks []bailey.Rule
@@ -117,9 +128,8 @@ func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleI
 func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 	ok, diag := cedar.Authorize(rules, w, w.req)
 	id := w.act.ID
-	explain := fmt.Sprintf("`bailey policy explain %s` shows the rules", id)
 	if len(diag.Errors) > 0 {
-		return e.broke(diag.Errors, explain)
+		return e.broke(diag.Errors, explainHint(id))
 	}
 	held := e.held(diag.Reasons)
 	switch {
@@ -137,9 +147,13 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
 	case len(held) == 0:
-		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explain}}
+		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
 	}
-	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explain}}
+	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explainHint(id)}}
+}
+
+func explainHint(id bailey.CapabilityID) string {
+	return fmt.Sprintf("`bailey policy explain %s` shows the rules", id)
 }
 
 func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
@@ -156,9 +170,12 @@ func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
 
 // held returns the rules Cedar says decided, by their place in the policy.
 func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
-	var out []bailey.Rule
-	for _, r := range reasons {
-		out = append(out, e.rules[bailey.RuleID(r.PolicyID)].Rule)
+	if len(reasons) == 0 {
+		return nil
+	}
+	out := make([]bailey.Rule, len(reasons))
+	for i, r := range reasons {
+		out[i] = e.rules[bailey.RuleID(r.PolicyID)].Rule
 	}
 	return out
 }

@@ -19,6 +19,11 @@
 // An irreversible action runs only by a permit whose action scope names that very action. A call whose input was
 // given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores.
 //
+// A rule has to mean the same wherever Cedar is read, so what Cedar's reference implementation reads differently is
+// refused: ip(), decimal(), datetime() and duration(), of which no call holds a value; more than four of '!' or '-' in
+// a row; a value compared with itself; containsAll and containsAny of agents, actions or targets. test/cedar holds the
+// two against each other.
+//
 // # Model
 //
 //	principal  Agent::"<name>"   person String, organisation String, roles Set<String>

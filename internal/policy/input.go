@@ -17,13 +17,16 @@ func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	if err != nil {
 		return cedar.Record{}, err
 	}
-	m[opaqueName] = cedar.NewSet(unseen...)
+	m[opaqueName] = cedar.Set{}
+	if len(unseen) > 0 {
+		m[opaqueName] = cedar.NewSet(unseen...)
+	}
 	return cedar.NewRecord(m), nil
 }
 
 // fill converts a record's fields and notes the dotted names of values that no rule can see.
 func (s *shape) fill(path string, in map[string]any, unseen *[]cedar.Value) (cedar.RecordMap, error) {
-	m := cedar.RecordMap{}
+	m := make(cedar.RecordMap, len(s.fields)+1)
 	mapped := 0
 	for _, f := range s.fields {
 		v, ok := in[f.name]

@@ -92,6 +92,7 @@ func (f *findings) adopt(s Source, p *cedar.Policy, end int) *rule {
 	pos := p.Position()
 	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line, text: string(s.Text[pos.Offset:end])}
 	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
+	r.look()
 	for _, words := range r.annotate() {
 		f.rule(r, words)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cedar-policy/cedar-go"
+
 	"bailey"
 )
 
@@ -35,8 +37,9 @@ type Engine struct {
 // slice is what can match one action. A rule whose action scope leaves the action out never holds for it,
 // so leaving the rule out changes no decision, and the cost of a call does not grow with other calls' rules.
 type slice struct {
-	act *action
-	own []*rule
+	act   *action
+	own   []*rule
+	reads []cedar.String // attributes of context that its rules and the common ones look at
 }
 
 //go:embed starter.cedar
@@ -142,11 +145,28 @@ func assemble(m *model, rules []*rule) *Engine {
 			s.own = append(s.own, r)
 		}
 	}
+	common := looked(nil, e.common)
+	for _, s := range e.slices {
+		s.reads = looked(common, s.own)
+	}
 	return e
 }
 
 // Len is how many rules there are, the built-in ones included.
 func (e *Engine) Len() int { return len(e.rules) }
+
+// looked adds to a list the attributes of context that rules look at. Those of approvals are known without.
+func looked(list []cedar.String, rules []*rule) []cedar.String {
+	list = slices.Clone(list)
+	for _, r := range rules {
+		for _, name := range r.looks {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
 
 // Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text goes in
 // behind its length (8 bytes, big endian), so no two sets of files share an encoding.

@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
@@ -15,28 +14,47 @@ import (
 type world struct {
 	req     cedar.Request
 	context cedar.RecordMap // what req.Context was made of
-	agent   cedar.Entity
+	agent   cedar.Entity    // its attributes are made when a rule asks for them
 	target  cedar.Entity
 	act     *action
 
-	restores []string
+	principal bailey.Principal
+	acts      bailey.Target // acted upon
+	restores  []string
 }
 
-// Get makes world an entity store of the three entities a rule can ask about.
+// Get makes world an entity store: the agent, the target, and every action, since a rule may ask of any what it
+// is a member of.
 func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	switch uid {
 	case w.agent.UID:
+		if w.agent.Attributes.Len() == 0 {
+			w.agent.Attributes = agent(w.principal)
+		}
 		return w.agent, true
-	case w.act.uid:
-		return w.act.entity, true
 	case w.target.UID:
+		if w.target.Attributes.Len() == 0 {
+			w.target.Attributes = target(w.acts)
+		}
 		return w.target, true
+	}
+	if a := w.act.peers[uid]; a != nil {
+		return a.entity, true
 	}
 	return cedar.Entity{}, false
 }
 
+// attributes are those of context, but for approvals, which change while a call is decided.
+func attributes() []cedar.String {
+	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "time"}
+}
+
 // newWorld refuses a request that leaves open what rules rely on.
-func newWorld(a *action, r bailey.Request) (*world, error) {
+func newWorld(a *action, r bailey.Request) (*world, error) { return newView(a, &r, attributes()) }
+
+// newView is a world whose context has these attributes alone: making them takes longer than deciding does, and a rule
+// cannot tell what it does not read.
+func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error) {
 	if err := complete(r); err != nil {
 		return nil, err
 	}
@@ -44,32 +62,52 @@ func newWorld(a *action, r bailey.Request) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{act: a, agent: agent(r.Principal), target: target(r.Target), restores: r.Restores}
-	w.context = cedar.RecordMap{
-		"input":       input,
-		"paths":       paths(r.Paths),
-		"dir":         cedar.String(r.Dir),
-		"cage":        cedar.String(r.Cage),
-		"absent":      set(r.Absent),
-		"changed":     cedar.Boolean(r.Changed),
-		"profile":     cedar.String(r.Profile),
-		"environment": cedar.String(r.Environ),
-		"session": cedar.NewRecord(cedar.RecordMap{
-			"id":         cedar.String(r.Session.ID),
-			"unattended": cedar.Boolean(r.Session.Unattended),
-		}),
-		"unattended": cedar.Boolean(r.Session.Unattended),
-		"writes":     cedar.Boolean(r.Writes || a.writes()),
-		"restores":   set(r.Restores),
-		"time": cedar.NewRecord(cedar.RecordMap{
-			"epoch":   cedar.Long(r.Time.Unix()),
-			"hour":    cedar.Long(r.Time.Hour()),
-			"weekday": cedar.Long(r.Time.Weekday()),
-		}),
+	w := &world{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores}
+	w.agent.UID, w.target.UID = cedar.NewEntityUID("Agent", cedar.String(r.Principal.Agent)), targetUID(r.Target)
+	w.context = make(cedar.RecordMap, len(reads)+1)
+	for _, name := range reads {
+		if name == "input" {
+			w.context[name] = input
+			continue
+		}
+		w.context[name] = attribute(name, a, r)
 	}
 	w.req = cedar.Request{Principal: w.agent.UID, Action: a.uid, Resource: w.target.UID}
 	w.grant(r.Approvals)
 	return w, nil
+}
+
+// attribute is one of context's that the request holds as it is.
+func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
+	switch name {
+	case "paths":
+		return paths(r.Paths)
+	case "dir":
+		return cedar.String(r.Dir)
+	case "cage":
+		return cedar.String(r.Cage)
+	case "absent":
+		return set(r.Absent)
+	case "changed":
+		return cedar.Boolean(r.Changed)
+	case "profile":
+		return cedar.String(r.Profile)
+	case "environment":
+		return cedar.String(r.Environ)
+	case "session":
+		return cedar.NewRecord(cedar.RecordMap{"id": cedar.String(r.Session.ID), "unattended": cedar.Boolean(r.Session.Unattended)})
+	case "unattended":
+		return cedar.Boolean(r.Session.Unattended)
+	case "writes":
+		return cedar.Boolean(r.Writes || a.writes())
+	case "restores":
+		return set(r.Restores)
+	}
+	return cedar.NewRecord(cedar.RecordMap{ // time
+		"epoch":   cedar.Long(r.Time.Unix()),
+		"hour":    cedar.Long(r.Time.Hour()),
+		"weekday": cedar.Long(r.Time.Weekday()),
+	})
 }
 
 // grant sets the grants in hand.
@@ -78,7 +116,7 @@ func (w *world) grant(ids []bailey.RuleID) {
 	w.req.Context = cedar.NewRecord(w.context)
 }
 
-func complete(r bailey.Request) error {
+func complete(r *bailey.Request) error {
 	switch {
 	case r.Principal.Agent == "":
 		return errors.New("the request names no agent")
@@ -89,39 +127,39 @@ func complete(r bailey.Request) error {
 	case r.Time.IsZero():
 		return errors.New("the request has no time")
 	}
-	words := []string{r.Principal.Agent, r.Principal.Person, r.Principal.Organisation, r.Target.Kind, r.Target.Name,
+	words := [...]string{r.Principal.Agent, r.Principal.Person, r.Principal.Organisation, r.Target.Kind, r.Target.Name,
 		r.Dir, r.Cage, r.Profile, r.Environ, string(r.Session.ID)}
-	words = slices.Concat(words, r.Principal.Roles, r.Restores, r.Absent)
-	for _, p := range r.Paths {
-		words = append(words, p)
+	for _, list := range [...][]string{words[:], r.Principal.Roles, r.Restores, r.Absent} {
+		for _, w := range list {
+			if !utf8.ValidString(w) {
+				return notText(w)
+			}
+		}
 	}
-	for _, w := range words {
-		if !utf8.ValidString(w) {
-			return fmt.Errorf("%q is not UTF-8", w)
+	for _, p := range r.Paths {
+		if !utf8.ValidString(p) {
+			return notText(p)
 		}
 	}
 	return nil
 }
 
-func agent(p bailey.Principal) cedar.Entity {
-	return cedar.Entity{
-		UID: cedar.NewEntityUID("Agent", cedar.String(p.Agent)),
-		Attributes: cedar.NewRecord(cedar.RecordMap{
-			"person":       cedar.String(p.Person),
-			"organisation": cedar.String(p.Organisation),
-			"roles":        set(p.Roles),
-		}),
-	}
+func notText(w string) error { return fmt.Errorf("%q is not UTF-8", w) }
+
+func agent(p bailey.Principal) cedar.Record {
+	return cedar.NewRecord(cedar.RecordMap{
+		"person":       cedar.String(p.Person),
+		"organisation": cedar.String(p.Organisation),
+		"roles":        set(p.Roles),
+	})
 }
 
-func target(t bailey.Target) cedar.Entity {
-	return cedar.Entity{
-		UID: cedar.NewEntityUID("Target", cedar.String(targetID(t))),
-		Attributes: cedar.NewRecord(cedar.RecordMap{
-			"kind": cedar.String(t.Kind),
-			"name": cedar.String(t.Name),
-		}),
-	}
+func targetUID(t bailey.Target) cedar.EntityUID {
+	return cedar.NewEntityUID("Target", cedar.String(targetID(t)))
+}
+
+func target(t bailey.Target) cedar.Record {
+	return cedar.NewRecord(cedar.RecordMap{"kind": cedar.String(t.Kind), "name": cedar.String(t.Name)})
 }
 
 func paths(m map[string]string) cedar.Set {
@@ -133,6 +171,9 @@ func paths(m map[string]string) cedar.Set {
 }
 
 func set[T ~string](in []T) cedar.Set {
+	if len(in) == 0 {
+		return cedar.Set{}
+	}
 	values := make([]cedar.Value, len(in))
 	for i, s := range in {
 		values[i] = cedar.String(s)

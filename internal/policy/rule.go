@@ -20,9 +20,10 @@ type rule struct {
 	ast     *ast.Policy
 	file    string
 	line    int
-	text    string // as written
-	asks    bool   // carries @approval
-	builtin bool   // not of the policy's files
+	text    string         // as written
+	asks    bool           // carries @approval
+	looks   []cedar.String // attributes of context that its conditions look at, approvals left out
+	builtin bool           // not of the policy's files
 }
 
 func (r *rule) permits() bool { return r.ast.Effect == ast.EffectPermit }
@@ -35,17 +36,29 @@ func (r *rule) unscoped() bool {
 // names says whether the action scope spells out this very action rather than a group it belongs to.
 func (r *rule) names(uid cedar.EntityUID) bool { return slices.Contains(scoped(r.ast.Action), uid) }
 
-// releases says whether a condition looks at context.restores.
-func (r *rule) releases() (found bool) {
+// look fills in what the conditions look at. Context never stands alone in a rule that loads, so nothing else of it
+// can be read.
+func (r *rule) look() {
+	note := func(of ast.IsNode, name cedar.String) {
+		if isContext(of) && slices.Contains(attributes(), name) && !slices.Contains(r.looks, name) {
+			r.looks = append(r.looks, name)
+		}
+	}
 	for _, c := range r.ast.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
-			a, ok := n.(ast.NodeTypeAccess)
-			found = found || ok && a.Value == "restores" && isContext(a.Arg)
-			return !found
+			switch n := n.(type) {
+			case ast.NodeTypeAccess:
+				note(n.Arg, n.Value)
+			case ast.NodeTypeHas:
+				note(n.Arg, n.Value)
+			}
+			return true
 		})
 	}
-	return found
 }
+
+// releases says whether a condition looks at context.restores.
+func (r *rule) releases() bool { return slices.Contains(r.looks, "restores") }
 
 // Lower case and ASCII alone: two ids that look alike are the same id.
 var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)

@@ -35,7 +35,7 @@ func newModel(in []Action) (*model, error) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the schema of the policy: " + err.Error(), Hint: "correct the manifest that declares it"}
 		}
 		m.actions = append(m.actions, a)
-		m.byUID[a.uid] = a
+		m.byUID[a.uid], a.peers = a, m.byUID
 		for _, g := range a.groups {
 			m.members[actionUID(g)] = append(m.members[actionUID(g)], a)
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -13,26 +14,6 @@ import (
 
 	"bailey"
 )
-
-// flat judges as the engine does, over every rule there is instead of a slice.
-func flat(e *Engine, r bailey.Request) bailey.Decision {
-	s := e.slices[r.Capability]
-	w, err := newWorld(s.act, r)
-	if err != nil {
-		return e.Decide(r)
-	}
-	ids := make([]bailey.RuleID, 0, len(e.rules))
-	for id := range e.rules {
-		ids = append(ids, id)
-	}
-	return e.ask(all(func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for _, id := range ids {
-			if !yield(cedar.PolicyID(id), e.rules[id].policy) {
-				return
-			}
-		}
-	}), w, r.Approvals).Decision
-}
 
 // reference is the meaning of the package comment, spelled out without slices or a second pass.
 func reference(e *Engine, r bailey.Request) bailey.Effect {
@@ -134,9 +115,10 @@ func TestSlicedIsFlat(t *testing.T) {
 			}
 		}
 		e := load(t, b.String())
+		flat := e.Flat()
 		for range requests {
 			r := d.request()
-			got, whole := e.Decide(r), flat(e, r)
+			got, whole := e.Decide(r), flat(r)
 			count[got.Effect]++
 			if ref := reference(e, r); got.Effect != ref {
 				t.Fatalf("%+v\n%sgot %v %q, meant %v", r, b.String(), got.Effect, got.Reason, ref)
@@ -208,52 +190,50 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func BenchmarkDecide(b *testing.B) {
-	for _, c := range []struct {
-		name             string
-		actions, percent int
-		flat             bool
-	}{{"rules-10", 10, 0, false}, {"rules-10000", 10000, 0, false}, {"rules-10000-unscoped-5%", 10000, 5, false}, {"flat-10000", 10000, 0, true}} {
-		b.Run(c.name, func(b *testing.B) {
-			start := time.Now()
-			e := many(b, c.actions, c.percent)
-			loaded := time.Since(start)
-			r := request("p.a7", map[string]any{"repo": "."})
-			decide := e.Decide
-			if c.flat {
-				decide = func(r bailey.Request) bailey.Decision { return flat(e, r) }
-			}
-			if d := decide(r); d.Effect != bailey.Allow {
-				b.Fatal(d)
-			}
-			for b.Loop() {
-				decide(r)
-			}
-			b.ReportMetric(loaded.Seconds(), "load-s")
-		})
+// What is measured is decided rightly, in a slice and over all.
+func TestSample(t *testing.T) {
+	for _, s := range []Sample{NewSample(10, 0), NewSample(400, 5)} {
+		e, err := Load(s.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare, err := e.Bare(s.Allowed)
+		if err != nil || !bare() {
+			t.Errorf("bare: %v", err)
+		}
+		if err := errors.Join(s.Right(e.Decide), s.Right(e.Flat()), s.Parse()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Right(func(bailey.Request) bailey.Decision { return bailey.Decision{} }); err == nil {
+			t.Error("who refuses everything is right")
+		}
+		if got := len(e.common) - 2; got != s.Rules*0 && got != s.Rules/20 {
+			t.Errorf("%d of %d rules are in every slice", got, s.Rules)
+		}
 	}
 }
 
-// many is an engine with n actions and a rule for each; percent of the rules are forbids for all actions.
-func many(b testing.TB, n, percent int) *Engine {
-	var text strings.Builder
-	c := Config{}
-	for i := range n {
-		a := testActions()[0]
-		a.ID, a.Pack = bailey.CapabilityID(fmt.Sprintf("p.a%d", i)), "p"
-		c.Actions = append(c.Actions, a)
-		if percent > 0 && i%(100/percent) == 0 {
-			fmt.Fprintf(&text, "@id(\"f%d\") @reason(\"x\") forbid (principal, action, resource) when { context.dir == \"/x/%d\" };\n", i, i)
-			continue
-		}
-		fmt.Fprintf(&text, "@id(\"r%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input.repo == \".\" && context.cage == \"full\" };\n", i, i)
+func BenchmarkDecide(b *testing.B) {
+	for _, c := range []struct {
+		name            string
+		rules, unscoped int
+		flat            bool
+	}{{"rules-10", 10, 0, false}, {"rules-10000", 10000, 0, false}, {"rules-10000-forbid5pct", 10000, 5, false}, {"flat-10000", 10000, 0, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			s := NewSample(c.rules, c.unscoped)
+			e, err := Load(s.Config)
+			if err != nil {
+				b.Fatal(err)
+			}
+			decide := e.Decide
+			if c.flat {
+				decide = e.Flat()
+			}
+			for b.Loop() {
+				decide(s.Allowed)
+			}
+		})
 	}
-	c.Sources = []Source{{"many.cedar", []byte(text.String())}}
-	e, err := Load(c)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return e
 }
 
 // seeded are dice that fall the same way each time.

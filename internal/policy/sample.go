@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"bailey"
+)
+
+// Sample is a policy made to measure with, and what it decides.
+type Sample struct {
+	Config
+	Rules   int
+	Allowed bailey.Request // by rule allowedBy
+	Refused bailey.Request // by no permit
+
+	allowedBy bailey.RuleID
+}
+
+// perAction is how many rules each action of a sample has.
+const perAction = 10
+
+// NewSample makes so many rules, ten for each of as many actions as that takes: half of them for one agent each, half
+// for calls of one kind. Of a hundred, so many are forbids without an action instead: they are part of every slice.
+func NewSample(rules, unscoped int) Sample {
+	const schema = `{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"ref":{"type":"string"}}}`
+	s := Sample{Rules: rules, allowedBy: "a0-9"}
+	var text strings.Builder
+	for i := range rules {
+		n, k := i/perAction, i%perAction
+		if k == 0 {
+			s.Actions = append(s.Actions, Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible", json.RawMessage(schema), false})
+		}
+		switch {
+		case i*unscoped%100 < unscoped && k == 0:
+			fmt.Fprintf(&text, "@id(\"a%d-%d\") @reason(\"closed\") forbid (principal, action, resource) when { context.dir == \"/closed/%d\" };\n", n, k, i)
+		case k == perAction-1:
+			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input.repo == \".\" && context.cage == \"full\" };\n", n, k, n)
+		case k%2 == 0:
+			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal == Agent::\"agent-%d\", action == Action::\"p.a%d\", resource) when { context.cage == \"full\" };\n", n, k, k, n)
+		default:
+			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input has ref && context.input.ref like \"release-%d*\" };\n", n, k, n, k)
+		}
+	}
+	s.Sources = []Source{{"sample.cedar", []byte(text.String())}}
+	s.Allowed = bailey.Request{
+		Capability: "p.a0", Input: map[string]any{"repo": ".", "ref": "main"},
+		Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}}, Session: bailey.Session{ID: "s-sample"},
+		Target: bailey.Target{Kind: "local"}, Dir: "/work", Cage: "full", Profile: "default", Paths: map[string]string{"repo": "/work"},
+		Time: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
+	}
+	s.Refused = s.Allowed
+	s.Refused.Cage = "landlock"
+	return s
+}
+
+// Right says whether something decides the sample's requests as its rules mean.
+func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
+	yes, no := decide(s.Allowed), decide(s.Refused)
+	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy && no.Effect == bailey.Deny && len(no.Rules) == 0 {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)}
+}
+
+// Parse has the library alone read the rules, and checks nothing: a load cannot take less.
+func (s Sample) Parse() error {
+	_, err := cedar.NewPolicyListFromBytes(s.Sources[0].Name, s.Sources[0].Text)
+	return err
+}
+
+// Flat returns what decides as Decide does, but hands every rule to the library instead of a slice.
+func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
+	every := cedar.NewPolicySet()
+	for id, r := range e.rules {
+		every.Add(cedar.PolicyID(id), r.policy)
+	}
+	return func(r bailey.Request) bailey.Decision {
+		s := e.slices[r.Capability]
+		if s == nil {
+			return e.Decide(r)
+		}
+		w, err := newWorld(s.act, r)
+		if err != nil {
+			return e.Decide(r)
+		}
+		return e.ask(every, w, r.Approvals).Decision
+	}
+}
+
+// Bare returns what hands the rules of one request's slice to the library once, the request being made already.
+func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
+	s := e.slices[r.Capability]
+	if s == nil {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no action is called %q", r.Capability), Hint: "`bailey capabilities list` shows those there are"}
+	}
+	w, err := newWorld(s.act, r)
+	if err != nil {
+		return nil, err
+	}
+	return func() bool {
+		ok, _ := cedar.Authorize(e.within(s), w, w.req)
+		return ok == cedar.Allow
+	}, nil
+}

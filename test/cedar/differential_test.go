@@ -1,0 +1,75 @@
+// Package cedar holds the policy engine against the reference implementation of Cedar: random rules in the shape
+// that loads here and random requests, of which both must think alike. It needs node and the npm module
+// @cedar-policy/cedar-wasm, and is skipped by these names where they are not installed.
+//
+//	BAILEY_CEDAR_FUZZ=10m BAILEY_CEDAR_SEED=7 go test -v -timeout 20m ./test/cedar
+package cedar
+
+import (
+	"math/rand/v2"
+	"os"
+	"sort"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	batch   = 40 // cases that travel together: types are checked for all of them at once
+	batches = 10 // by default, whatever time it takes, so that a run is the same everywhere
+)
+
+func TestDifferential(t *testing.T) {
+	o := newOracle(t)
+	c := newCourt(t, o)
+	seed, window := settings(t)
+	start := time.Now()
+	for n := uint64(0); n < batches || time.Since(start) < window; n++ {
+		d := dice{rand.New(rand.NewPCG(seed, n))}
+		cases := make([]*trial, batch)
+		for i := range cases {
+			cases[i] = d.trial()
+		}
+		found, err := c.hear(cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if c.known[f.class]++; c.known[f.class] == 1 {
+				c.report(t, f)
+			}
+		}
+	}
+	t.Logf("seed %d: %s in %v", seed, c.count, time.Since(start).Round(time.Second))
+	c.tell(t)
+	c.count.enough(t)
+}
+
+// settings are the seed and how long to go on at least.
+func settings(t *testing.T) (seed uint64, window time.Duration) {
+	seed = 1
+	var err error
+	if s := os.Getenv("BAILEY_CEDAR_SEED"); s != "" {
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("BAILEY_CEDAR_SEED: %v", err)
+		}
+	}
+	if s := os.Getenv("BAILEY_CEDAR_FUZZ"); s != "" {
+		if window, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("BAILEY_CEDAR_FUZZ: %v", err)
+		}
+	}
+	return seed, window
+}
+
+// tell lists what there was of each class, so that a log shows what the reference accepts and we do not.
+func (c *court) tell(t *testing.T) {
+	var classes []string
+	for class := range c.stricter {
+		classes = append(classes, class)
+	}
+	sort.Slice(classes, func(i, j int) bool { return c.stricter[classes[i]] > c.stricter[classes[j]] })
+	for _, class := range classes[:min(len(classes), 30)] {
+		t.Logf("only here refused, %d times: %s", c.stricter[class], class)
+	}
+}

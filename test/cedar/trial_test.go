@@ -1,0 +1,119 @@
+package cedar
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"bailey"
+	"bailey/internal/policy"
+)
+
+// trial is one case: rules, and requests about them.
+type trial struct {
+	rules    []rule
+	requests []bailey.Request
+	asked    []question
+}
+
+func (d dice) trial() *trial {
+	c := &trial{}
+	var ids []string
+	for i := range 1 + d.IntN(5) {
+		c.rules = append(c.rules, d.rule(i))
+		ids = append(ids, c.rules[i].id)
+	}
+	for range 3 {
+		r, q := d.request(ids)
+		c.requests, c.asked = append(c.requests, r), append(c.asked, q)
+	}
+	return c
+}
+
+func (c *trial) String() string {
+	var b strings.Builder
+	for _, r := range c.rules {
+		b.WriteString(r.String())
+	}
+	for i, r := range c.requests {
+		fmt.Fprintf(&b, "%+v\ncontext %v\n", r, c.asked[i].Context)
+	}
+	return b.String()
+}
+
+// side is what this side makes of a trial.
+type side struct {
+	parses  map[string]bool   // what cedar-go parses
+	raw     map[string]string // rule → text, of what it parses and is compared raw
+	set     *cedar.PolicySet  // the same
+	refused map[string]error  // rule → why it does not load
+	loaded  map[string]string
+	engine  *policy.Engine
+	broken  error // why rules that load one by one do not load together
+}
+
+func (c *court) side(t *trial) side {
+	s := side{parses: map[string]bool{}, raw: map[string]string{}, set: cedar.NewPolicySet(), refused: map[string]error{}, loaded: map[string]string{}}
+	text := ""
+	for _, r := range t.rules {
+		var p cedar.Policy
+		if err := p.UnmarshalCedar([]byte(r.String())); err == nil {
+			s.parses[r.id] = true
+			if !extension.MatchString(r.String()) { // which the two read differently, and which never load here
+				s.raw[r.id] = r.String()
+				s.set.Add(cedar.PolicyID(r.id), &p)
+			}
+		}
+		if _, err := c.load(r.String()); err != nil {
+			s.refused[r.id] = err
+			continue
+		}
+		s.loaded[r.id] = r.String()
+		text += r.String()
+	}
+	s.engine, s.broken = c.load(text)
+	return s
+}
+
+func (c *court) load(text string) (*policy.Engine, error) {
+	return policy.Load(policy.Config{Actions: c.actions, Sources: []policy.Source{{Name: "a.cedar", Text: []byte(text)}}})
+}
+
+// jobs are what the oracle is asked about a trial: what is compared raw, and those that load as the engine has them.
+func (c *court) jobs(t *trial, s side) []job {
+	return []job{{Op: "authorize", Rules: s.raw, Requests: t.asked}, c.whole(s, t.asked...)}
+}
+
+// whole is about every rule that the engine has, unsliced.
+func (c *court) whole(s side, questions ...question) job {
+	rules := maps.Clone(c.builtin)
+	maps.Copy(rules, s.loaded)
+	return job{Op: "authorize", Rules: rules, Requests: questions}
+}
+
+// finding is a disagreement.
+type finding struct {
+	class string // the same for findings that one cause may have
+	words string
+	trial *trial
+}
+
+var (
+	quoted    = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|r[0-9]+|[0-9]+")
+	extension = regexp.MustCompile(`\b(ip|decimal|datetime|duration)\(`)
+	place     = regexp.MustCompile(`^.*\n *a\.cedar:[0-9]+: (rule r[0-9]+: )?`)
+)
+
+// generic is a message without what is of one case alone.
+func generic(words string) string {
+	words, _, _ = strings.Cut(place.ReplaceAllString(words, ""), "\n")
+	return quoted.ReplaceAllString(words, "…")
+}
+
+func same(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
