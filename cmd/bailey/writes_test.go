@@ -143,3 +143,69 @@ func owned(t *testing.T, dir string) {
 		t.Errorf("of another user: %s %v", out, err)
 	}
 }
+
+// TestHostileWrites commits in, and pushes from and to, every hostile repository through the whole gate: nothing of
+// theirs runs, and the work is done all the same. What only the cage stops must be live without it.
+func TestHostileWrites(t *testing.T) {
+	s, yard := writer(t)
+	for _, r := range append(hostile.Commits(t, filepath.Join(yard, "c")), hostile.Pushes(t, filepath.Join(yard, "p"))...) {
+		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
+			id, input := bailey.CapabilityID("git.commit"), map[string]any{"repo": r.Dir, "message": "x", "all": true}
+			if r.Target != "" {
+				id, input = "git.push", map[string]any{"repo": r.Dir, "to": r.Target, "ref": "main"}
+			}
+			r.Arm()
+			res := try(t, s, id, r.Dir, input)
+			if out := string(res.Stdout) + string(res.Stderr) + holds(t, r); took(r, out) {
+				t.Errorf("%s let it through the cage:\n%s", id, out)
+			}
+			if done := r.Target == "" && res.ExitCode == 0 || r.Target != "" && same(t, r); res.Receipt == "" || !done && !r.Stops {
+				t.Errorf("%s did not do its work: %v\n%s%s", id, res.Err, res.Stdout, res.Stderr)
+			}
+			if r.Wall == hostile.Cage && !freed(t, s, r, id, input) {
+				t.Error("it does nothing without the cage either: the options stop it by now, say so in its table")
+			}
+		})
+	}
+}
+
+// holds is what the target of a push has in it.
+func holds(t *testing.T, r hostile.Repository) string {
+	t.Helper()
+	if r.Target == "" {
+		return ""
+	}
+	cmd := exec.Command("git", "log", "--all", "--patch", "--no-ext-diff", "--no-textconv")
+	cmd.Dir, cmd.Env = r.Target, hostile.Environ(r.Target)
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+// same tells whether the branch main is the same on both sides.
+func same(t *testing.T, r hostile.Repository) bool {
+	t.Helper()
+	const format = "--format=%(objectname) %(refname)"
+	return plain(t, r.Dir, "for-each-ref", format, "refs/heads/main") == plain(t, r.Target, "for-each-ref", format, "refs/heads/main")
+}
+
+// freed makes the call without a cage and tells whether the attack had its effect.
+func freed(t *testing.T, s *stack, r hostile.Repository, id bailey.CapabilityID, input map[string]any) bool {
+	t.Helper()
+	m, err := s.catalog.Lookup(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := m.Render(input, map[string]string{"repo": r.Dir, "to": r.Target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := m.Job(args, nil)
+	r.Arm()
+	cmd := exec.Command(job.Command, job.Args...)
+	if cmd.Dir = r.Dir; r.Target != "" {
+		cmd.Dir = r.Target
+	}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, job.Env...)
+	out, _ := cmd.CombinedOutput()
+	return took(r, string(out)+holds(t, r))
+}
