@@ -118,7 +118,9 @@ func TestGitWrites(t *testing.T) {
 	commit(map[string]any{"paths": []any{"kept"}})
 
 	push := map[string]any{"repo": repo, "to": target, "ref": "main"}
-	good("git.push", push)
+	if res := good("git.push", push); strings.Contains(string(res.Stderr), "error") {
+		t.Errorf("a push that went well says %s", res.Stderr)
+	}
 	if got, want := plain(t, target, "rev-parse", "main"), plain(t, repo, "rev-parse", "main"); got != want {
 		t.Errorf("the target is at %s, the repository at %s", got, want)
 	}

@@ -120,11 +120,11 @@ func pushing() []attack {
 
 // pushingFrom are attacks by the repository that is pushed.
 func pushingFrom() []attack {
-	rewrite := func(key string) func(*builder) {
+	rewrite := func(key string, value func(*builder) string) func(*builder) {
 		return func(b *builder) {
 			b.config("protocol.ext.allow", "always")
 			for _, from := range []string{"../target", Remote} {
-				b.git("config", "--add", "url.ext::"+b.evil+"."+key, from)
+				b.git("config", "--add", "url."+value(b)+"."+key, from)
 			}
 		}
 	}
@@ -137,7 +137,33 @@ func pushingFrom() []attack {
 		}
 	}
 	evil := func(b *builder) string { return "ext::" + b.evil }
+	// git is in the cage, and the target can be written: only that the configuration is hidden stops this one.
+	plant := func(b *builder) string {
+		b.marker = filepath.Join(b.target, "planted")
+		b.arm = func() { b.check(os.RemoveAll(b.marker)) }
+		return "ext::git --git-dir=" + b.marker + " init --quiet"
+	}
+	// What is hidden under one name must not be found under another: the call ends, in one way or the other.
+	moved := func(then func(b *builder)) func(*builder) {
+		return func(b *builder) {
+			named("pushurl", plant)(b)
+			b.git("commit", "--quiet", "--allow-empty", "--message=moved")
+			b.check(os.Rename(filepath.Join(b.repo, ".git"), filepath.Join(b.repo, "inner")))
+			then(b)
+		}
+	}
 	return []attack{
+		{key: "push .git file", wall: Cage, stops: true, build: moved(func(b *builder) { b.write("repo/.git", "gitdir: inner\n") })},
+		{key: "push .git link", wall: Cage, stops: true, build: moved(func(b *builder) { b.check(os.Symlink("inner", filepath.Join(b.repo, ".git"))) })},
+		{key: "push commondir", wall: Cage, stops: true, build: moved(func(b *builder) {
+			b.write("repo/.git/HEAD", "ref: refs/heads/main\n")
+			b.write("repo/.git/commondir", "../inner\n")
+		})},
+		{key: "push config link", wall: Cage, stops: true, build: moved(func(b *builder) {
+			b.check(os.Rename(filepath.Join(b.repo, "inner"), filepath.Join(b.repo, ".git")))
+			b.check(os.Rename(filepath.Join(b.repo, ".git", "config"), filepath.Join(b.repo, "configured")))
+			b.check(os.Symlink("../configured", filepath.Join(b.repo, ".git", "config")))
+		})},
 		{key: "hooks/pre-push", build: func(b *builder) { b.program(".git/hooks/pre-push", "") }},
 		{key: "push core.hooksPath", build: func(b *builder) {
 			b.program(".git/elsewhere/pre-push", "")
@@ -162,10 +188,12 @@ func pushingFrom() []attack {
 			b.config("push.recurseSubmodules", "on-demand")
 		}},
 		{key: "remote.*.receivepack", build: named("receivepack", program)},
-		{key: "url.*.insteadOf", wall: Cage, build: rewrite("insteadOf")},
-		{key: "url.*.pushInsteadOf", wall: Cage, build: rewrite("pushInsteadOf")},
+		{key: "url.*.insteadOf", wall: Cage, build: rewrite("insteadOf", evil)},
+		{key: "url.*.insteadOf to git itself", wall: Cage, build: rewrite("insteadOf", plant)},
+		{key: "url.*.pushInsteadOf", wall: Cage, build: rewrite("pushInsteadOf", evil)},
 		{key: "remote.*.url", wall: Cage, build: named("url", evil)},
 		{key: "remote.*.pushurl", wall: Cage, build: named("pushurl", evil)},
+		{key: "remote.*.pushurl to git itself", wall: Cage, build: named("pushurl", plant)},
 		{key: "push include.path", wall: Cage, build: func(b *builder) {
 			b.write("outside.config", "[protocol \"ext\"]\n\tallow = always\n[remote \""+Remote+"\"]\n\tpushurl = ext::"+b.evil+
 				"\n[remote \"../target\"]\n\tpushurl = ext::"+b.evil+"\n")
