@@ -152,6 +152,7 @@ type Job struct {
 	Places     []Place
 	Read       []string // absolute paths of the tool's own that it may read
 	Exec       []string // helpers the tool may execute, absolute
+	Hide       []string // files below a read-only place that the tool finds empty, absolute
 	NeedsProc  bool
 	TTY        bool // a terminal of its own, for a person; no call of an agent has one
 	Limits     Limits

@@ -42,10 +42,10 @@ func (r *reader) command(p *string) func(ast.Node) {
 	}
 }
 
-func (r *reader) sandbox(n ast.Node, m *manifest) {
+func (r *reader) sandbox(n ast.Node, m *manifest, at *nodes) {
 	s := &m.Sandbox
 	r.fields(n, "sandboxProfile", map[string]func(ast.Node){
-		"fs":       func(n ast.Node) { r.files(n, s) },
+		"fs":       func(n ast.Node) { r.files(n, s, at) },
 		"network":  r.network,
 		"limits":   func(n ast.Node) { r.limits(n, s) },
 		"env":      r.env(m),
@@ -54,10 +54,11 @@ func (r *reader) sandbox(n ast.Node, m *manifest) {
 	})
 }
 
-func (r *reader) files(n ast.Node, s *sandbox) {
+func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 	r.fields(n, "fs", map[string]func(ast.Node){
-		"ro": r.paths("ro", &s.Read),
-		"rw": r.cannotList("let a tool write: fs.rw"),
+		"ro":   r.paths("ro", &s.Read),
+		"rw":   func(n ast.Node) { at.write = n },
+		"hide": func(n ast.Node) { at.hide = n },
 		"exec": func(n ast.Node) {
 			r.paths("exec", &s.Exec)(n)
 			if len(s.Exec) > 0 && !r.builtin {

@@ -31,5 +31,12 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 			j.Dir = p.Path
 		}
 	}
+	for _, h := range m.spec.Sandbox.Hide {
+		for _, p := range places {
+			if p.Input == h.Input {
+				j.Hide = append(j.Hide, p.Path+h.Path)
+			}
+		}
+	}
 	return j
 }

@@ -24,6 +24,10 @@
 //	    inputSchema: {type: object, properties: {repo: {type: string, format: path}, limit: {type: integer}}, required: [repo]}
 //	    timeout: 30s
 //
+// A tool writes nowhere but below the path inputs that fs.rw names, as rw: ["{{ input.to }}"], and only in a
+// capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
+// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place.
+//
 // # Templates
 //
 // One element of args renders to one element of argv; no shell ever sees it.
@@ -58,6 +62,7 @@ package pack
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"bailey"
@@ -180,7 +185,7 @@ func (m *Capability) PathInputs() []PathInput {
 	for _, name := range m.schema.names {
 		dir := name == m.spec.Backend.CwdFromInput
 		if dir || m.schema.props[name].Format == "path" {
-			ins = append(ins, PathInput{Name: name, Dir: dir})
+			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name)})
 		}
 	}
 	return ins

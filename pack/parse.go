@@ -41,10 +41,18 @@ type backend struct {
 
 type sandbox struct {
 	Read   []string `json:"ro,omitempty"`
+	Write  []string `json:"rw,omitempty"`   // names of path inputs
+	Hide   []hidden `json:"hide,omitempty"` // sorted out when the inputs are known
 	Exec   []string `json:"exec,omitempty"`
 	Memory int64    `json:"memoryMiB,omitempty"`
 	Tasks  int64    `json:"tasks,omitempty"`
 	Proc   bool     `json:"proc,omitempty"`
+}
+
+// hidden is a path below a path input that the tool does not see.
+type hidden struct {
+	Input string `json:"input"`
+	Path  string `json:"path"` // clean, begins with a slash
 }
 
 type credential struct {
@@ -106,7 +114,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 }
 
 // nodes are the parts of a capability that are read after the rest is known.
-type nodes struct{ backend, sandbox, args, input ast.Node }
+type nodes struct{ backend, sandbox, args, input, write, hide ast.Node }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	before := len(r.faults)
@@ -120,7 +128,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.backend(at.backend, &m, &at)
 	}
 	if at.sandbox != nil {
-		r.sandbox(at.sandbox, &m)
+		r.sandbox(at.sandbox, &m, &at)
 	}
 	if m.Reversibility == NothingDone && m.SideEffect != None && m.SideEffect != ReadOnly {
 		r.fault(tokenOf(n), "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
@@ -130,6 +138,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	if c.schema != nil {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
+		r.reach(&m, &at, c.schema)
 	}
 	if len(r.faults) == before {
 		c.fill(m)

@@ -89,7 +89,8 @@ func spineOf(t testing.TB, s *stack) *stack {
 		t.Fatal(err)
 	}
 	s.log, s.home = slog.New(slog.NewTextHandler(io.Discard, nil)), gateway.Home(home)
-	if _, err := s.spine(s.home, nil); err != nil {
+	var err error
+	if s.workspaces, err = s.spine(s.home, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)

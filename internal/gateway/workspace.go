@@ -56,8 +56,12 @@ func (w *Workspaces) Fit(dir string) error {
 func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
 	none := bailey.Place{}
 	roots, err := w.bounds(call)
-	if err != nil {
+	switch {
+	case err != nil:
 		return none, err
+	case in.Write && !roots.named:
+		return none, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: this home names no workspace, so your directory is only read", in.Name),
+			Hint: "a person can name the directory as a workspace: bailey init DIR"}
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(canonical(call.Dir), path)
@@ -83,9 +87,10 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 
 // bounds are the directories that one call's paths may lie in, and what to do about one that does not.
 type bounds struct {
-	dirs []string
-	name string // how they are spoken of to an agent
-	hint string
+	dirs  []string
+	name  string // how they are spoken of to an agent
+	hint  string
+	named bool // a person named them: what a rule lets write may write there
 }
 
 func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
@@ -129,10 +134,10 @@ func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	case shut != nil:
 		return bounds{}, shut
 	case len(named) > 0:
-		return bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR"}, nil
+		return bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
 	}
 	root, err := w.root(call)
-	return bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace"}, err
+	return bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
 }
 
 // root returns the session's workspace and fixes it at the first use.

@@ -161,7 +161,14 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		}
 	}
 	if r.lesser != "" {
+		if len(job.Hide) > 0 {
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer masks: " + job.Hide[0] + " cannot be hidden without namespaces",
+				Hint: "use a host with namespaces: " + r.jail.lesser}
+		}
 		return l, l.fits(r.jail)
+	}
+	if err := l.hide(job.Hide); err != nil {
+		return nil, err
 	}
 	return l, l.cover()
 }

@@ -19,6 +19,7 @@ const (
 	userName = "bailey"
 	tmpDir   = "/tmp"
 	emptyDir = "/.empty" // covers masked directories
+	nothing  = "/.none"  // an empty file, in place of those that a call hides
 	copyDir  = "/.copy"  // holds what is bound in place of files that others than root could write
 	base     = "/proc"   // the new root is mounted here: a directory that must exist, and hides no bind's source
 	insideID = 1000      // uid and gid of the tool in its own namespace
@@ -196,7 +197,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
 	}
-	for _, own := range []string{tmpDir, homeDir, emptyDir, copyDir, "/dev", "/proc", "/sys"} {
+	for _, own := range []string{tmpDir, homeDir, emptyDir, nothing, copyDir, "/dev", "/proc", "/sys"} {
 		if above(path, own) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
 				Hint: "name a directory below it"}

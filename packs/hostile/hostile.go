@@ -33,9 +33,11 @@ type Repository struct {
 	Key     string // the configuration key, or the file, that attacks
 	Wall    Wall
 	Dir     string   // what to look at: the value of the input repo
+	Target  string   // for a push: where to; the value of the input to
 	Control []string // arguments of plain git, run in Dir, by which the attack is live
 	TTY     bool     // live only when stdout is a terminal
 	Marker  string   // a file that comes to exist when the attack's program runs
+	Stops   bool     // of who writes: the attack may keep the work from being done
 	Leak    string   // text that stands in the output when the attack works; "" when it runs a program
 	Arm     func()   // call before every look: restores what a look may have spent
 }
@@ -47,18 +49,25 @@ type attack struct {
 	control []string
 	tty     bool
 	leak    string
+	stops   bool
 	build   func(*builder)
 }
 
-// Repositories builds every attack in a directory of its own below dir. Building wants git and sh.
+// Repositories builds every attack on who looks, in a directory of its own below dir. Building wants git and sh.
 func Repositories(t testing.TB, dir string) []Repository {
 	t.Helper()
+	return built(t, dir, attacks(), func(*builder) {})
+}
+
+func built(t testing.TB, dir string, all []attack, then func(*builder)) []Repository {
+	t.Helper()
 	var repos []Repository
-	for _, a := range attacks() {
+	for _, a := range all {
 		root := filepath.Join(dir, strings.NewReplacer("/", "-", " ", "-", "*", "x").Replace(a.key))
 		b := newBuilder(t, root)
 		a.build(b)
-		repos = append(repos, Repository{Key: a.key, Wall: cmp.Or(a.wall, Options), Dir: b.look, Control: a.control, TTY: a.tty, Marker: b.marker, Leak: a.leak, Arm: b.arm})
+		then(b)
+		repos = append(repos, Repository{Key: a.key, Wall: cmp.Or(a.wall, Options), Dir: b.look, Target: b.target, Control: a.control, TTY: a.tty, Marker: b.marker, Leak: a.leak, Stops: a.stops, Arm: b.arm})
 	}
 	return repos
 }
@@ -82,6 +91,7 @@ type builder struct {
 	t      testing.TB
 	root   string // everything of this attack
 	repo   string
+	target string // a bare repository to push to, in the attacks that push
 	look   string // what will be looked at; the repository unless the attack says otherwise
 	marker string
 	evil   string // a program inside the repository that leaves the marker

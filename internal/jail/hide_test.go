@@ -1,0 +1,58 @@
+//go:build linux
+
+package jail
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+// TestHide: the tool finds an empty file, which it can read; what cannot be hidden for certain is refused.
+func TestHide(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"repo/.git/config", "repo/other/config", "repo/file"} {
+		put(t, filepath.Join(root, name), "what it says", 0o644)
+	}
+	for link, to := range map[string]string{"repo/link": "other", "repo/other/link": "config"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, repo := newJail(t, Config{}), filepath.Join(root, "repo")
+	config := repo + "/.git/config"
+	job := func(write bool, hide ...string) bailey.Job {
+		return bailey.Job{Places: []bailey.Place{place(t, repo, write)}, Hide: hide}
+	}
+	for range 2 { // the second may have what the first planned
+		if r := ask(t, j, job(false), "show", config).must(t); !strings.HasPrefix(r.out, "what it says") {
+			t.Errorf("not hidden: %q", r.out)
+		}
+		if r := ask(t, j, job(false, config, repo+"/.git/none", repo+"/none/none"), "show", config).must(t); strings.Contains(r.out, "what") || r.exit.Code != 0 {
+			t.Errorf("hidden: %+v", r)
+		}
+	}
+	for _, c := range []struct {
+		what string
+		job  bailey.Job
+		says string
+	}{
+		{"through a link", job(false, repo+"/link/config"), "no directory of its own"},
+		{"a link", job(false, repo+"/other/link"), "no file of its own"},
+		{"through a file", job(false, repo+"/file/config"), "no directory of its own"},
+		{"a directory", job(false, repo+"/.git"), "no file of its own"},
+		{"where the tool writes", job(true, config), "no place that is only read"},
+		{"outside", job(false, root+"/beside"), "no place that is only read"},
+		{"upwards", job(false, repo+"/../repo/.git/config"), "no place that is only read"},
+	} {
+		if r := ask(t, j, c.job, "show", config); bailey.KindOf(r.err) != bailey.Denied || !strings.Contains(r.err.Error(), c.says) {
+			t.Errorf("%s: %v %q", c.what, r.err, r.out)
+		}
+	}
+}

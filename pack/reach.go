@@ -1,0 +1,70 @@
+package pack
+
+import (
+	"path"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// reach reads fs.rw and fs.hide, which speak of inputs and so come after the schema.
+func (r *reader) reach(m *manifest, at *nodes, s *schema) {
+	s0 := &m.Sandbox
+	for n, e := range r.inputPaths(at.write, "rw", m, s) {
+		switch name := e.parts[0].input; {
+		case !e.alone():
+			r.fault(tokenOf(n), "rw wants a path input alone, as \"{{ input.x }}\", found %q", clip(e.text))
+		case slices.Contains(s0.Write, name):
+			r.fault(tokenOf(n), "rw names input.%s twice", name)
+		case m.SideEffect == None || m.SideEffect == ReadOnly:
+			r.fault(tokenOf(n), "sideEffectClass %s contradicts rw: what only looks writes nothing", m.SideEffect)
+		default:
+			s0.Write = append(s0.Write, name)
+		}
+	}
+	for n, e := range r.inputPaths(at.hide, "hide", m, s) {
+		p := e.parts
+		switch {
+		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
+			r.fault(tokenOf(n), "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q", clip(e.text))
+		case slices.Contains(s0.Write, p[0].input):
+			r.fault(tokenOf(n), "hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
+		default:
+			s0.Hide = append(s0.Hide, hidden{p[0].input, p[1].text})
+		}
+	}
+}
+
+// inputPaths reads a list of templates that begin with a path input, in the file's order.
+func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) func(yield func(ast.Node, element) bool) {
+	return func(yield func(ast.Node, element) bool) {
+		if n == nil {
+			return
+		}
+		for _, item := range r.items(n, what) {
+			var v string
+			before := len(r.faults)
+			r.text(what, &v)(item)
+			e := element{}
+			if len(r.faults) == before {
+				e = r.template(item, v)
+			}
+			if len(r.faults) > before {
+				continue
+			}
+			if len(e.parts) == 0 || e.parts[0].def != nil || e.parts[0].flag != "" || !pathInput(s, m, e.parts[0].input) {
+				r.fault(tokenOf(item), "%s wants path inputs, as \"{{ input.x }}\", found %q", what, clip(v))
+				continue
+			}
+			if !yield(item, e) {
+				return
+			}
+		}
+	}
+}
+
+// pathInput reports whether the gate opens this input: format path, or what cwdFromInput names.
+func pathInput(s *schema, m *manifest, name string) bool {
+	in := s.props[name]
+	return in != nil && (in.Format == "path" || name == m.Backend.CwdFromInput)
+}
