@@ -16,8 +16,8 @@ type lore struct {
 	Settings gateway.Applied          `json:"settings"`
 	Clients  map[string]configuration `json:"clients,omitempty"` // what init wrote and did not undo, by file
 	Pins     gateway.Digests          `json:"pins"`
-	Policy   appliedPolicy            `json:"policy"`
-	Killed   gateway.Killed           `json:"killed"`
+	Policy   appliedPolicy            `json:"policy,omitzero"`
+	Killed   gateway.Killed           `json:"killed,omitzero"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.

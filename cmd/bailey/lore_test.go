@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/audit"
@@ -44,6 +45,11 @@ func examples(r *rand.Rand) map[string]func() any {
 		gateway.RepinEvent: func() any { return gateway.Repin{Capability: "x.y", Programs: []gateway.Pin{pin(), pin()}} },
 		configureEvent:     configured,
 		undoEvent:          configured,
+		policyEvent: func() any {
+			return appliedPolicy{Digest: fmt.Sprint(r.IntN(1000)), Policy: fmt.Sprint(r.IntN(1000)), Dir: name(), Rules: r.IntN(9), Operator: gateway.Env}
+		},
+		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
+		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
 	}
 }
 
@@ -359,6 +365,12 @@ client.undo {"client":"c","file":"/h"}`, `{"settings":{"digest":"","workspaces":
 tool.pin {"path":"/lib","sha256":"2"}
 tool.repin {"programs":[{"path":"/p","sha256":"3","command":"p"},{"path":"/q","sha256":"4"}]}`,
 			`{"settings":{"digest":"","workspaces":null},"pins":{"programs":{"/lib":"2","/p":"3","/q":"4"},"commands":{"p":"3"}}}`},
+		{`policy.apply {"digest":"a","policy":"b","rules":3}
+policy.apply {"digest":"c","policy":"d","rules":4}`, `{"settings":{"digest":"","workspaces":null},"pins":{},"policy":{"digest":"c","policy":"d","rules":4,"tests":0,"budgets":0}}`},
+		{`kill {"at":"2026-01-02T03:04:05Z","reason":"first","calls":1}
+kill {"at":"2026-01-02T03:04:06Z","reason":"second","calls":2}`, `{"settings":{"digest":"","workspaces":null},"pins":{},"killed":{"at":"2026-01-02T03:04:05Z","reason":"first","calls":1}}`},
+		{`kill {"at":"2026-01-02T03:04:05Z","calls":1}
+resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
 	} {
 		var l lore
 		for line := range strings.Lines(c.events) {
@@ -414,7 +426,7 @@ func TestEventsAreRefused(t *testing.T) {
 		if err := s.note(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1}); err != nil {
+		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {
@@ -442,14 +454,20 @@ func TestLoreFormat(t *testing.T) {
 		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}
 	l.configure(configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
 	l.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
+	l.Policy = appliedPolicy{Digest: "d", Policy: "e", Dir: "/r", Rules: 1, Tests: 2, Budgets: 3, Signer: &policySigner{"n", "k", true},
+		At: time.Unix(0, 0).UTC(), Operator: "o", Person: "p"}
+	l.Killed = gateway.Killed{At: time.Unix(0, 0).UTC(), Reason: "r", Person: "p", Calls: 4}
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
-	const want = `{"kinds":["client.configure","client.undo","settings.apply","tool.pin","tool.repin"],` +
+	const want = `{"kinds":["client.configure","client.undo","kill","policy.apply","resume","settings.apply","tool.pin","tool.repin"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
-		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}}}`
+		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
+		`"policy":{"digest":"d","policy":"e","dir":"/r","rules":1,"tests":2,"budgets":3,"signer":{"name":"n","key":"k","touch":true},` +
+		`"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
+		`"killed":{"at":"1970-01-01T00:00:00Z","reason":"r","person":"p","calls":4}}`
 	if list[0].Text != want || list[0].Format != 1 {
 		t.Errorf("format %d:\n%s\nwant format 1:\n%s", list[0].Format, list[0].Text, want)
 	}

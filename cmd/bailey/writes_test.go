@@ -38,7 +38,7 @@ func writer(t *testing.T) (s *stack, yard string) {
 	if yard, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	s = &stack{catalog: catalog, policy: rules}
+	s = &stack{catalog: catalog, rules: fixedRules(rules)}
 	spineOf(t, s)
 	settings, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, gateway.Applied{}, s.scribe.note, s.log)
 	if err != nil {
