@@ -25,7 +25,7 @@ func (a *app) benchPolicyVerb() *cobra.Command {
 thousand actions, the same with a rule in twenty a forbid for every action, and the ten thousand handed to Cedar as
 they are (row flat-10000). Row cedar-10 is Cedar alone on the ten, its request made beforehand. Row load-10000 reads
 and checks ten thousand rules, which happens when a policy is applied; parse-10000 is Cedar's parser alone. Every row decides
-a call that is allowed and one that is not, rightly, before it is timed.`,
+a call that is allowed and one that is not, rightly, before it is timed. The ratios are of the best times.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if turns < 1 {
 				return &bailey.Error{Kind: bailey.Invalid, Message: "no turns, no figures", Hint: "--turns wants at least 1"}

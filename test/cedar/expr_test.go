@@ -155,7 +155,7 @@ func (w *writer) place() *expr {
 	case 4:
 		return leaf(boolean, pick(w.dice, `principal == Agent::"claude"`, `principal in Agent::"claude"`, `principal in [Agent::"claude", Agent::"codex"]`, `Agent::"claude" in principal`, `principal == Agent::"\u{fc}nï"`))
 	case 5:
-		return leaf(boolean, pick(w.dice, `resource == Target::"local"`, `resource in Target::"host:web1"`, `resource in [Target::"local"]`, `resource == Target::"sandbox:a b"`))
+		return leaf(boolean, pick(w.dice, `resource == Target::"local"`, `resource in Target::"host:web1"`, `resource in [Target::"local"]`, `resource == Target::"sandbox:box-1"`))
 	}
 	return leaf(boolean, pick(w.dice, `principal is Agent`, `resource is Target`, `principal is Target`, `principal == resource`, `action in principal`, `principal in []`,
 		`Action::"git.push" in Action::"pack:git"`, `Action::"git.status" in [Action::"risk:low"]`, `Action::"pack:git" in Action::"builtin"`))

@@ -51,13 +51,12 @@ type side struct {
 	raw     map[string]string // rule → text, of what it parses and is compared raw
 	set     *cedar.PolicySet  // the same
 	refused map[string]error  // rule → why it does not load
-	loaded  map[string]string
+	loaded  map[string]string // rule → text, of what the engine has
 	engine  *policy.Engine
-	broken  error // why rules that load one by one do not load together
 }
 
 func (c *court) side(t *trial) side {
-	s := side{parses: map[string]bool{}, raw: map[string]string{}, set: cedar.NewPolicySet(), refused: map[string]error{}, loaded: map[string]string{}}
+	s := side{parses: map[string]bool{}, raw: map[string]string{}, set: cedar.NewPolicySet(), refused: map[string]error{}, loaded: map[string]string{}, engine: c.empty}
 	text := ""
 	for _, r := range t.rules {
 		var p cedar.Policy
@@ -72,10 +71,11 @@ func (c *court) side(t *trial) side {
 			s.refused[r.id] = err
 			continue
 		}
-		s.loaded[r.id] = r.String()
-		text += r.String()
+		if e, err := c.load(text + r.String()); err == nil { // or it leaves another nothing to do, say
+			s.engine, s.loaded[r.id] = e, r.String()
+			text += r.String()
+		}
 	}
-	s.engine, s.broken = c.load(text)
 	return s
 }
 

@@ -116,7 +116,7 @@ func (d dice) request(ids []string) (bailey.Request, question) {
 		Capability: c.ID, Input: in,
 		Principal: bailey.Principal{Agent: pick(d, "claude", "codex", "ünï"), Person: pick(d, w...), Organisation: pick(d, "", "acme"), Roles: some(d, w)},
 		Session:   bailey.Session{ID: bailey.SessionID(pick(d, w...)), Unattended: d.IntN(3) == 0},
-		Target:    pick(d, bailey.Target{Kind: "local"}, bailey.Target{Kind: "host", Name: "web1"}, bailey.Target{Kind: "sandbox", Name: "a b"}),
+		Target:    pick(d, bailey.Target{Kind: "local"}, bailey.Target{Kind: "host", Name: "web1"}, bailey.Target{Kind: "sandbox", Name: "box-1"}),
 		Dir:       pick(d, w...), Cage: pick(d, "full", "none", "landlock"), Profile: pick(d, w...), Environ: pick(d, w...),
 		Absent: some(d, w), Changed: d.IntN(8) == 0, Writes: d.IntN(3) == 0, Paths: map[string]string{},
 		Time: time.Unix(1700000000+int64(d.IntN(1e7)), 0),
