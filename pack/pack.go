@@ -58,6 +58,7 @@ package pack
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"bailey"
@@ -156,6 +157,9 @@ func (m *Capability) hidden(v string) string {
 // InputSchema returns the schema of the arguments as JSON: always of type object, with
 // additionalProperties false. The caller must not change it.
 func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
+
+// ArgvPattern returns the command lines that the capability stands for, each as words with blanks between them.
+func (m *Capability) ArgvPattern() []string { return slices.Clone(m.spec.ArgvPattern) }
 
 // Wants returns the credentials to lend, in the manifest's order.
 func (m *Capability) Wants() []bailey.Want {
