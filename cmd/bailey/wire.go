@@ -281,7 +281,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
 		"records":  s.records,
-		"explain":  s.explain,
+		"explain":  s.explain, "reconsider": s.reconsider,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":     s.search,
