@@ -162,6 +162,9 @@ func (m *Capability) hidden(v string) string {
 // additionalProperties false. The caller must not change it.
 func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
 
+// ArgvPattern returns the command lines that the capability stands for, each as words with blanks between them.
+func (m *Capability) ArgvPattern() []string { return slices.Clone(m.spec.ArgvPattern) }
+
 // Wants returns the credentials to lend, in the manifest's order.
 func (m *Capability) Wants() []bailey.Want {
 	wants := make([]bailey.Want, 0, len(m.spec.Credentials))

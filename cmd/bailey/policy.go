@@ -13,12 +13,18 @@ import (
 func (a *app) policyVerb() *cobra.Command {
 	var inputs []string
 	explain := &cobra.Command{
-		Use: "explain CAPABILITY [-i key=value]...", Short: "Say what would be decided about a call, and why",
-		Args: oneArg("a capability"),
+		Use: "explain CAPABILITY [-i key=value]... | RECEIPT", Short: "Say what would be decided about a call, and why",
+		Long: `Say what would be decided about a call, by which rules, and what would change it. Of a receipt: what was decided then,
+and what the policy of now would say about the same call.`,
+		Example: "  bailey policy explain git.log -i repo=.\n  bailey policy explain r-…",
+		Args:    oneArg("a capability or a receipt"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := parseInputs(inputs)
 			if err != nil {
 				return err
+			}
+			if id := bailey.ReceiptID(args[0]); possible(id) {
+				return a.explainReceipt(cmd.Context(), id, len(inputs) > 0)
 			}
 			q := gateway.Query{Verb: "explain", Call: &gateway.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
 			return look(cmd.Context(), a, q, func(e policy.Explanation) { fmt.Fprintln(a.stdout, e) })
@@ -26,6 +32,6 @@ func (a *app) policyVerb() *cobra.Command {
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd := &cobra.Command{Use: "policy", Short: "What the rules say"}
-	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb())
+	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(), a.policyReplay(), a.policySuggest(), a.policyImport())
 	return cmd
 }

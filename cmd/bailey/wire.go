@@ -299,7 +299,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
 		"records":  s.records,
-		"explain":  s.explain,
+		"explain":  s.explain, "reconsider": s.reconsider,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":     s.search,
@@ -322,7 +322,11 @@ func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) 
 	if err != nil {
 		return nil, err
 	}
-	return s.rules.Engine().Explain(r), nil
+	x := s.rules.Engine().Explain(r)
+	if d := s.kill.Before(s.rules).Decide(r); d.Effect.String() != x.Outcome { // stopped, or without a policy that can be used
+		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
+	}
+	return x, nil
 }
 
 func text(args map[string]any, key string) string { v, _ := args[key].(string); return v }

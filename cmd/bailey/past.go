@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/ledger"
+	"bailey/internal/policy"
+	"bailey/pack"
+)
+
+// historian rebuilds, of a receipt, the request that policy decided upon.
+type historian struct {
+	catalog *pack.Catalog
+	body    func(bailey.ReceiptID, bailey.Body) ([]byte, error) // of long arguments
+}
+
+// Why a call of the past cannot be decided again.
+const (
+	pastOpen      = "it is open: nothing was decided yet"
+	pastNever     = "it ended before anything was decided"
+	pastWall      = "a wall refused it before policy was asked"
+	pastGone      = "its capability is not there today"
+	pastBody      = "its arguments were too long for the ledger, and are not kept any more"
+	pastInput     = "its arguments do not fit the manifest of today"
+	pastSecret    = "its arguments are hidden, and do not pass the check of the manifest so"
+	pastPaths     = "its paths do not fit the manifest of today"
+	pastCage      = "its receipt names no cage"
+	otherManifest = "its manifest is another today"
+)
+
+// token is how what was hidden begins, in whatever a receipt holds.
+const token = "[REDACTED_"
+
+// past is what a receipt tells of a call.
+func (h historian) past(r ledger.Record) policy.Past {
+	in, o := &r.Intent, r.Outcome
+	p := policy.Past{Receipt: in.Receipt, DryRun: in.DryRun, Request: bailey.Request{
+		Capability: in.Capability, Target: bailey.Target{Kind: "local"}, Time: in.StartedAt.Local(),
+		Principal: bailey.Principal{Agent: in.Agent, Person: in.Person, Roles: in.Roles, Organisation: in.Organisation},
+		Session:   bailey.Session{ID: in.Session, Unattended: in.Unattended},
+	}}
+	if p.Unknown = undecided(o); p.Unknown != "" {
+		return p
+	}
+	p.Was = was(o)
+	if o.Decision == bailey.Ask.String() {
+		p.Asks = o.Rules
+	}
+	m, err := h.catalog.Lookup(in.Capability)
+	if err != nil {
+		p.Unknown = pastGone
+		return p
+	}
+	if o.ManifestDigest != m.Digest {
+		p.Marks = append(p.Marks, otherManifest)
+	}
+	p.Request.Cage, p.Request.Absent, p.Request.Changed = o.Cage.Kind, o.Cage.Absent, o.Cage.Changed()
+	p.Request.Dir, p.Request.Restores = o.Cwd, o.Restored
+	if strings.Contains(o.Cwd, token) {
+		p.Hidden = append(p.Hidden, "dir")
+	}
+	if p.Unknown = h.input(&p, m, in); p.Unknown == "" {
+		p.Unknown = places(&p, m, o.Paths)
+	}
+	return p
+}
+
+// undecided says why an outcome cannot tell what policy decided.
+func undecided(o *bailey.Outcome) string {
+	switch {
+	case o == nil:
+		return pastOpen
+	case o.Decision == "":
+		return pastNever
+	case o.Decision == bailey.Deny.String() && o.PolicyDigest == "":
+		return pastWall
+	case o.Cage == nil:
+		return pastCage
+	}
+	return ""
+}
+
+// was is what policy said first: a call that was granted, or denied by who was asked, had asked.
+func was(o *bailey.Outcome) bailey.Effect {
+	switch {
+	case o.Approval != "" || o.Decision == bailey.Ask.String():
+		return bailey.Ask
+	case o.Decision == bailey.Allow.String():
+		return bailey.Allow
+	}
+	return bailey.Deny
+}
+
+// input types the arguments by the manifest of today and notes which of them are hidden.
+func (h historian) input(p *policy.Past, m *pack.Capability, in *bailey.Intent) string {
+	raw := []byte(in.Input)
+	if in.InputBody != nil || in.InputBytes > 0 {
+		if in.InputBody == nil || h.body == nil {
+			return pastBody
+		}
+		var err error
+		if raw, err = h.body(in.Receipt, *in.InputBody); err != nil {
+			return pastBody
+		}
+	}
+	given := map[string]any{}
+	if len(raw) > 0 {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if d.Decode(&given) != nil {
+			return pastInput
+		}
+	}
+	for name, v := range given {
+		if holdsToken(name) || holdsToken(v) {
+			p.Hidden = append(p.Hidden, "input."+name)
+		}
+	}
+	slices.Sort(p.Hidden)
+	if len(p.Request.Restores) > 0 && len(p.Hidden) == 0 {
+		p.Hidden = append(p.Hidden, "input")
+	}
+	var err error
+	if p.Request.Input, err = m.Check(given, in.Door == "cli"); err != nil {
+		if len(p.Hidden) > 0 {
+			return pastSecret
+		}
+		return pastInput
+	}
+	return ""
+}
+
+func holdsToken(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.Contains(v, token)
+	case []any:
+		return slices.ContainsFunc(v, holdsToken)
+	case map[string]any:
+		for name, e := range v {
+			if holdsToken(name) || holdsToken(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// places gives the paths that were opened to the inputs that name one: the receipt lists them in their order.
+func places(p *policy.Past, m *pack.Capability, opened []string) string {
+	p.Request.Paths = map[string]string{}
+	for _, in := range m.PathInputs() {
+		if _, present := p.Request.Input[in.Name]; !present {
+			continue
+		}
+		if len(opened) == 0 {
+			return pastPaths
+		}
+		p.Request.Paths[in.Name], opened = opened[0], opened[1:]
+		p.Request.Writes = p.Request.Writes || in.Write
+	}
+	if len(opened) > 0 {
+		return pastPaths
+	}
+	for _, path := range p.Request.Paths {
+		if strings.Contains(path, token) && !slices.Contains(p.Hidden, "paths") {
+			p.Hidden = append(p.Hidden, "paths")
+		}
+	}
+	return ""
+}
+
+// pasts gives the receipts that f wants from a ledger's files, oldest first. It may be gone through again. Why it
+// ended early stands in *failed.
+func (h historian) pasts(ctx context.Context, r *ledger.Reader, f ledger.Filter, failed *error) iter.Seq[policy.Past] {
+	type stopped struct{ error }
+	return func(yield func(policy.Past) bool) {
+		*failed = nil
+		err := r.Each(ctx, f, func(string, audit.Head) error { return nil }, func(rec ledger.Record) error {
+			if !yield(h.past(rec)) {
+				return stopped{context.Canceled}
+			}
+			return nil
+		})
+		if _, enough := err.(stopped); !enough {
+			*failed = err
+		}
+	}
+}

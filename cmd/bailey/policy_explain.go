@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+	"bailey/internal/policy"
+)
+
+// reconsidered is a call that was decided, and what the policy of now would say about it.
+type reconsidered struct {
+	Receipt    bailey.ReceiptID    `json:"receipt"`
+	Capability bailey.CapabilityID `json:"capability"`
+	StartedAt  time.Time           `json:"startedAt"`
+	DryRun     bool                `json:"dryRun,omitempty"`
+	Then       decidedThen         `json:"then"`
+	Now        *policy.Explanation `json:"now"`                 // null when nobody can tell
+	Undecided  string              `json:"undecided,omitempty"` // then, why
+	Hidden     []string            `json:"hidden,omitempty"`    // parts of the call that the receipt does not show
+	Marks      []string            `json:"marks,omitempty"`     // what to bear in mind
+}
+
+// decidedThen is what the receipt says of the decision.
+type decidedThen struct {
+	Outcome  bailey.Status     `json:"outcome"`
+	Decision string            `json:"decision"` // what policy said first; "" when it said nothing
+	Rules    []bailey.Rule     `json:"rules"`
+	Reason   string            `json:"reason,omitempty"`
+	Approval bailey.ApprovalID `json:"approval,omitempty"`
+	Policy   string            `json:"policyDigest,omitempty"`
+}
+
+func (a *app) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
+	if inputs {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a receipt holds its own inputs", Hint: "leave -i out, or name a capability"}
+	}
+	if err := begun(); err != nil {
+		return err
+	}
+	q := gateway.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
+	return a.patiently(func() error { return look(ctx, a, q, func(r reconsidered) { fmt.Fprintln(a.stdout, r) }) })
+}
+
+// reconsider answers `policy explain` of a receipt.
+func (s *stack) reconsider(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	found, err := s.receipt(ctx, q, from)
+	if err != nil {
+		return nil, err
+	}
+	r := found.(shownReceipt).Record
+	h := historian{catalog: s.catalog, body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+		return s.ledger.Body(id, ledger.InputPart, said)
+	}}
+	p := h.past(r)
+	out := reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
+		Then: decidedThen{Outcome: r.Status(), Rules: []bailey.Rule{}}, Hidden: p.Hidden, Marks: p.Marks}
+	if o := r.Outcome; o != nil {
+		out.Then.Decision, out.Then.Reason, out.Then.Approval, out.Then.Policy = o.Decision, o.Reason, o.Approval, o.PolicyDigest
+		if o.Decision != "" {
+			out.Then.Decision = was(o).String()
+		}
+		out.Then.Rules = append(out.Then.Rules, o.Rules...)
+	}
+	if out.Undecided = s.rules.Engine().Undecidable(p); out.Undecided == "" {
+		now := s.rules.Engine().Explain(p.Request)
+		out.Now = &now
+	}
+	return out, nil
+}
+
+func (r reconsidered) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", shown(string(r.Receipt)), shown(string(r.Capability)), dryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
+	if r.Now == nil {
+		fmt.Fprintf(&b, "\n\nnow: nobody can tell: %s", shown(r.Undecided))
+	} else {
+		fmt.Fprintf(&b, "\n\nnow: %s", r.Now)
+	}
+	for _, m := range r.Marks {
+		fmt.Fprintf(&b, "\nto bear in mind: %s", shown(m))
+	}
+	if len(r.Hidden) > 0 {
+		fmt.Fprintf(&b, "\nhidden in the receipt: %s", shown(strings.Join(r.Hidden, ", ")))
+	}
+	return b.String()
+}
+
+func (d decidedThen) String() string {
+	var b strings.Builder
+	switch {
+	case d.Outcome == ledger.Open:
+		return "nothing yet; the call is open"
+	case d.Decision == "":
+		fmt.Fprintf(&b, "nothing was decided; it ended %s", d.Outcome)
+	case d.Policy == "":
+		fmt.Fprintf(&b, "%s, before any rule was asked", shown(d.Decision))
+	case len(d.Rules) == 0:
+		fmt.Fprintf(&b, "%s, by no rule", shown(d.Decision))
+	default:
+		fmt.Fprintf(&b, "%s by %s", shown(d.Decision), shown(ruleNames(d.Rules)))
+	}
+	if d.Approval != "" {
+		fmt.Fprintf(&b, ", approval %s, ended %s", shown(string(d.Approval)), d.Outcome)
+	}
+	if d.Reason != "" {
+		fmt.Fprintf(&b, "\n  %s", shown(d.Reason))
+	}
+	if d.Policy != "" {
+		fmt.Fprintf(&b, "\n  policy %.12s", shown(d.Policy))
+	}
+	return b.String()
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bailey"
+)
+
+// writeRules writes rules for a person to look at into a new file, and returns its name: out itself where that is
+// called *.cedar, else the file name in the directory out, which is made where it is not there. What exists stays.
+func writeRules(out, name string, text []byte) (string, error) {
+	file := out
+	if !strings.HasSuffix(out, ".cedar") {
+		if err := os.Mkdir(out, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("directory %s cannot be made", shown(out)), Hint: "name one whose parent is there, or a file *.cedar", Err: err}
+		}
+		file = filepath.Join(out, name)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return "", &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is there already", shown(file)), Hint: "name another file, or move that one away: nothing is overwritten"}
+	}
+	if err == nil {
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written", shown(file)), Err: err}
+	}
+	return file, nil
+}
+
+// giveRules writes rules where out says, or to stdout, and then says what they are in words or as JSON.
+func (a *app) giveRules(out, name string, text []byte, said func(file string) any, inWords func()) error {
+	file := ""
+	if out != "" {
+		var err error
+		if file, err = writeRules(out, name, text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.json:
+		return a.print(said(file))
+	case file == "":
+		if _, err := a.stdout.Write(text); err != nil {
+			return err
+		}
+	}
+	inWords()
+	if file != "" {
+		fmt.Fprintf(a.stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n", shown(file))
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/ledger"
+	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// stretch is the part of the past that is looked at.
+type stretch struct {
+	wanted
+	dir string // of a copy of a ledger; "" is the home's
+}
+
+func (s *stretch) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.since, "since", "", "calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&s.until, "until", "", "calls that started before that: `1d`, a date or a time")
+	copyFlag(cmd, &s.dir)
+}
+
+func (a *app) policyReplay() *cobra.Command {
+	var s stretch
+	var with string
+	cmd := &cobra.Command{
+		Use: "replay --with DIR [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.NoArgs,
+		Long: `Decide the calls of the past again by the rules in a directory, and list every decision that would be another, with
+the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
+
+A receipt does not hold everything. A call that cannot be decided again is counted with the reason: it is open, ended
+or met a wall before any rule was asked, its capability is not there any more, or a rule looks at what the receipt
+hides. Dry runs are decided like calls. The exit code does not tell whether anything would change.`,
+		Example: "  bailey policy replay --since 7d --with ./policy",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if with == "" {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "--with names no directory of rules", Hint: "as in: bailey policy replay --since 7d --with ./policy"}
+			}
+			files, err := readPolicyDir(with)
+			if err != nil {
+				return err
+			}
+			catalog, err := pack.LoadBuiltin(packs.FS)
+			if err != nil {
+				return err
+			}
+			e, err := policy.Load(policy.Config{Sources: files.Rules, Actions: actions(catalog)})
+			if err != nil {
+				return err
+			}
+			var report policy.Report
+			err = a.through(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) error {
+				report = policy.Replay(e, past)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(report)
+			}
+			writeReplay(a.stdout, report)
+			return nil
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVar(&with, "with", "", "the rules: a `directory` of *.cedar files")
+	cmd.MarkFlagDirname("with")
+	return cmd
+}
+
+// through gives a stretch of the past to do.
+func (a *app) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
+	f, err := s.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	r, err := a.reader(s.dir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := historian{catalog: catalog, body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+		return r.Body(id, ledger.InputPart, said)
+	}}
+	var failed error
+	err = do(h.pasts(ctx, r, f, &failed))
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// writeReplay writes a table: a line for each way in which decisions would change.
+func writeReplay(w io.Writer, r policy.Report) {
+	if len(r.Changes) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "CALLS\tCAPABILITY\tWAS\tWOULD BE\tBECAUSE\tFIRST\tLAST")
+		for _, c := range r.Changes {
+			why := strings.Join(c.Rules, ", ")
+			if why == "" {
+				why = c.Reason
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, cell(string(c.Capability)), c.From, c.To, cell(why), shown(string(c.First)), shown(string(c.Last)))
+		}
+		t.Flush()
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same, r.Changed, r.Undecided)
+	if r.NotListed > 0 {
+		fmt.Fprintf(w, "  %d of those that change are of further kinds, and not listed\n", r.NotListed)
+	}
+	if r.DryRuns > 0 {
+		fmt.Fprintf(w, "  %d were dry runs\n", r.DryRuns)
+	}
+	writeCauses(w, "not decided", r.Causes)
+	writeCauses(w, "to bear in mind", r.Marked)
+}
+
+func writeCauses(w io.Writer, what string, list []policy.Cause) {
+	for _, c := range list {
+		fmt.Fprintf(w, "  %s: %d, %s (%s)\n", what, c.Calls, c.Why, shown(string(c.First)))
+	}
+}

@@ -1,0 +1,195 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Command is an action and the command lines that it stands for, as its manifest has them: "git status".
+type Command struct {
+	Action
+	Patterns []string
+}
+
+// Import is rules made of lists, for a person to look at, and what became of each entry.
+type Import struct {
+	Text        []byte     `json:"text"`
+	Imported    []Imported `json:"imported"`
+	NotImported []Left     `json:"notImported"`
+	rights      map[bailey.CapabilityID]*right
+	commands    []Command
+	everything  bool // whatever is permitted asks
+}
+
+// Imported is an entry that became part of a rule.
+type Imported struct {
+	Listed
+	Capability bailey.CapabilityID `json:"capability"`
+	As         string              `json:"as"` // allow, ask, deny
+	Note       string              `json:"note,omitempty"`
+}
+
+// Left is an entry, or a setting, that no rule stands for.
+type Left struct {
+	Listed
+	Why string `json:"why"`
+}
+
+// right is what the entries say of one action.
+type right struct {
+	allow   bool // by an entry that means all calls of it
+	part    bool // by one that means some
+	ask     bool
+	deny    bool
+	entries []Listed
+}
+
+// shell is the tool whose patterns are command lines.
+const shell = "Bash"
+
+// ImportLists makes rules of lists. They never allow more than the lists do: what changes something asks, what an entry
+// allows in part asks, and what nothing stands for is left out and told of. What an entry denies in part is denied.
+func ImportLists(commands []Command, lists []Lists) Import {
+	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*right{}, commands: commands}
+	for _, l := range lists {
+		for _, e := range l.Entries {
+			im.entry(e)
+		}
+		for _, s := range l.Left {
+			im.NotImported = append(im.NotImported, Left{Listed{Entry: s}, "it is a setting of the client, and no rule: here nothing runs that no rule allows"})
+		}
+	}
+	for i := range im.Imported {
+		im.Imported[i].As, im.Imported[i].Note = im.outcome(im.Imported[i])
+	}
+	im.Text = im.write(lists)
+	return im
+}
+
+func (im *Import) leave(e Listed, format string, args ...any) {
+	im.NotImported = append(im.NotImported, Left{e, fmt.Sprintf(format, args...)})
+}
+
+func (im *Import) entry(e Listed) {
+	tool, pattern, ok := e.tool()
+	switch {
+	case !ok:
+		im.leave(e, "it is no Tool(pattern)")
+		return
+	case strings.HasPrefix(tool, "mcp__"):
+		im.leave(e, "tools of other MCP servers are no capabilities here")
+		return
+	case tool != shell:
+		im.leave(e, "no capability stands for the tool %s", tool)
+		return
+	}
+	w, why := parseWords(pattern)
+	if why == "" && w.cut && e.List == "allow" {
+		why = "a * within it could stand for anything"
+	}
+	switch {
+	case why != "":
+		im.leave(e, "%s", why)
+	case len(w.words) == 0 && w.cut:
+		im.leave(e, "it begins with a *: write a forbid for what it means")
+	case len(w.words) == 0 && e.List == "allow":
+		im.leave(e, "it allows every command, and no rule here does that")
+	case len(w.words) == 0 && e.List == "ask":
+		im.everything = true
+		im.leave(e, "it allows nothing by itself; everything that the other entries allow asks")
+	default:
+		im.assign(e, w)
+	}
+}
+
+// words are a command line that a pattern means.
+type words struct {
+	words []string
+	more  bool // and whatever follows
+	cut   bool // at a * within: the pattern means less than all that begins so
+}
+
+// parseWords reads the pattern of a shell tool: "git status", "git status:*", "git status *", "git * main".
+func parseWords(pattern string) (w words, why string) {
+	body, more := strings.CutSuffix(pattern, ":*")
+	if !more {
+		body, more = strings.CutSuffix(body, " *")
+	}
+	if body = strings.TrimSpace(body); body == "" || body == "*" {
+		return words{more: true}, ""
+	}
+	if !plainWords().MatchString(body) {
+		return w, "it is more than a command and plain words"
+	}
+	w = words{words: strings.Fields(body), more: more}
+	if i := slices.IndexFunc(w.words, func(s string) bool { return strings.Contains(s, "*") }); i >= 0 {
+		w = words{words: w.words[:i], more: true, cut: true}
+	}
+	return w, ""
+}
+
+var plainWords = lazy(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
+
+// assign gives an entry to the actions that it means: those whose command lines it takes in, or else the one whose
+// command line is the longest that it begins with, of which it means a part.
+func (im *Import) assign(e Listed, w words) {
+	var all, one []Command
+	longest := 0
+	for _, c := range im.commands {
+		for _, p := range c.Patterns {
+			pw := strings.Fields(p)
+			switch {
+			case len(pw) == 0:
+			case slices.Equal(pw, w.words), w.more && begins(pw, w.words):
+				all = append(all, c)
+			case begins(w.words, pw) && len(pw) > longest:
+				one, longest = []Command{c}, len(pw)
+			}
+		}
+	}
+	part := w.cut
+	if len(all) == 0 {
+		all, part = one, true
+	}
+	if len(all) == 0 {
+		im.leave(e, "no capability stands for this command")
+		return
+	}
+	seen := map[bailey.CapabilityID]bool{}
+	for _, c := range all {
+		if !seen[c.ID] {
+			seen[c.ID] = true
+			im.Imported = append(im.Imported, Imported{Listed: e, Capability: c.ID, Note: map[bool]string{true: "part"}[part]})
+			im.right(c.ID).take(e, part)
+		}
+	}
+}
+
+// begins tells whether a command line begins with the words of another.
+func begins(line, with []string) bool {
+	return len(line) >= len(with) && slices.Equal(line[:len(with)], with)
+}
+
+func (im *Import) right(id bailey.CapabilityID) *right {
+	r := im.rights[id]
+	if r == nil {
+		r = &right{}
+		im.rights[id] = r
+	}
+	return r
+}
+
+func (r *right) take(e Listed, part bool) {
+	r.entries = append(r.entries, e)
+	switch e.List {
+	case "deny":
+		r.deny = true
+	case "ask":
+		r.ask = true
+	case "allow":
+		r.allow, r.part = r.allow || !part, r.part || part
+	}
+}

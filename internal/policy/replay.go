@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Report says what rules would have decided of calls that others decided.
+type Report struct {
+	Policy     string   `json:"policyDigest"`
+	Calls      int      `json:"calls"` // that were looked at
+	Same       int      `json:"same"`
+	Changed    int      `json:"changed"`
+	DryRuns    int      `json:"dryRuns"` // of the calls; they are decided alike
+	Changes    []Change `json:"changes"`
+	Undecided  int      `json:"undecided"`
+	Causes     []Cause  `json:"undecidedBecause,omitempty"`
+	Marked     []Cause  `json:"marked,omitempty"` // decided, with something to bear in mind
+	NotListed  int      `json:"notListed,omitempty"`
+	groups     map[kindOfChange]*Change
+	why, marks map[string]*Cause
+	listed     int
+}
+
+// Change is a decision that would be another, and all the calls of which that holds.
+type Change struct {
+	Capability bailey.CapabilityID `json:"capability"`
+	From       string              `json:"from"`
+	To         string              `json:"to"`
+	Rules      []string            `json:"rules"` // that decide now: id and place
+	Reason     string              `json:"reason"`
+	Calls      int                 `json:"calls"`
+	Marked     int                 `json:"marked,omitempty"`
+	First      bailey.ReceiptID    `json:"first"`
+	Last       bailey.ReceiptID    `json:"last"`
+	Receipts   []bailey.ReceiptID  `json:"receipts"`
+	More       int                 `json:"more,omitempty"` // receipts beyond those listed
+}
+
+// Cause counts calls to which the same words apply.
+type Cause struct {
+	Why   string           `json:"why"`
+	Calls int              `json:"calls"`
+	First bailey.ReceiptID `json:"first"`
+	Last  bailey.ReceiptID `json:"last"`
+}
+
+// What a report names at most, whatever the past holds.
+const (
+	maxListed  = 1_000  // receipts of one change
+	maxNamed   = 10_000 // receipts in all
+	maxChanges = 10_000
+)
+
+// kindOfChange is what the calls of a change have in common.
+type kindOfChange struct {
+	capability      bailey.CapabilityID
+	from, to, rules string
+}
+
+// Replay decides each call of the past again. It holds one of them at a time.
+func Replay(e *Engine, past iter.Seq[Past]) Report {
+	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{}, marks: map[string]*Cause{}}
+	c := &recall{engine: e}
+	for p := range past {
+		r.add(c, p)
+	}
+	for _, g := range r.groups {
+		r.Changes = append(r.Changes, *g)
+	}
+	slices.SortFunc(r.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Capability, b.Capability), cmp.Compare(a.From, b.From),
+			cmp.Compare(a.To, b.To), slices.Compare(a.Rules, b.Rules))
+	})
+	r.Causes, r.Marked = listed(r.why), listed(r.marks)
+	return r
+}
+
+func (r *Report) add(c *recall, p Past) {
+	r.Calls++
+	if p.DryRun {
+		r.DryRuns++
+	}
+	if why := c.undecidable(p); why != "" {
+		r.Undecided++
+		tally(r.why, why, p.Receipt)
+		return
+	}
+	for _, m := range p.Marks {
+		tally(r.marks, m, p.Receipt)
+	}
+	d := c.engine.judge(p.Request).Decision
+	if d.Effect == p.Was {
+		r.Same++
+		return
+	}
+	r.Changed++
+	r.change(p, d)
+}
+
+// change puts a call to those of which the same holds.
+func (r *Report) change(p Past, d bailey.Decision) {
+	rules := []string{}
+	for _, rule := range d.Rules {
+		rules = append(rules, string(rule.ID)+" at "+rule.Source)
+	}
+	k := kindOfChange{p.Request.Capability, p.Was.String(), d.Effect.String(), strings.Join(rules, " ")}
+	g := r.groups[k]
+	if g == nil {
+		if len(r.groups) == maxChanges {
+			r.NotListed++
+			return
+		}
+		g = &Change{Capability: k.capability, From: k.from, To: k.to, Rules: rules, Reason: d.Reason, First: p.Receipt, Receipts: []bailey.ReceiptID{}}
+		r.groups[k] = g
+	}
+	g.Calls++
+	g.Last = p.Receipt
+	if len(p.Marks) > 0 {
+		g.Marked++
+	}
+	if len(g.Receipts) == maxListed || r.listed == maxNamed {
+		g.More++
+		return
+	}
+	g.Receipts = append(g.Receipts, p.Receipt)
+	r.listed++
+}
+
+func tally(m map[string]*Cause, why string, id bailey.ReceiptID) {
+	c := m[why]
+	if c == nil {
+		c = &Cause{Why: why, First: id}
+		m[why] = c
+	}
+	c.Calls++
+	c.Last = id
+}
+
+func listed(m map[string]*Cause) (list []Cause) {
+	for _, c := range m {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b Cause) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Why, b.Why)) })
+	return list
+}

@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// rule is the id of one of a group's rules.
+func (g *group) rule(kind string, n int) string {
+	return ruleID(fmt.Sprintf("suggested-%s-%d", kind, n), g.Capability)
+}
+
+// write writes the rules as they stand now.
+func (d *drafts) write() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "// Rules that fit %d calls of the past, for a person to look at. Nothing here counts by itself:\n"+
+		"// put the file into a policy directory, then bailey policy check DIR and bailey policy apply DIR.\n", d.calls)
+	for _, c := range listed(d.causes) {
+		fmt.Fprintf(&b, "// %d calls are left out: %s.\n", c.Calls, commentLine(c.Why))
+	}
+	if len(d.order) == 0 {
+		b.WriteString("// No call was allowed, and none was asked for: there is no rule to suggest.\n")
+	}
+	for _, g := range d.order {
+		g.write(&b)
+	}
+	return b.Bytes()
+}
+
+func (g *group) write(b *bytes.Buffer) {
+	fmt.Fprintf(b, "\n// %s: %d calls allowed, %d asked for, %d denied, from %s to %s.\n", g.Capability, g.Allowed, g.Asked, g.Denied,
+		commentLine(string(g.First)), commentLine(string(g.Last)))
+	for _, n := range g.notes() {
+		fmt.Fprintf(b, "// %s.\n", commentLine(n))
+	}
+	if g.gone {
+		return
+	}
+	head, conditions := g.scope(g.permit), g.conditions(g.permit, false)
+	fmt.Fprintf(b, "@id(%q)\npermit (%s)", g.rule("allow", 1), head)
+	clauses(b, conditions)
+	b.WriteString(";\n")
+	if g.ask != nil {
+		g.writeAsks(b, conditions)
+	}
+	for i, k := range g.never.order {
+		if c := g.never.conditions[k]; c != nil {
+			fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a call like this was denied\")\nforbid (principal, action == %s, resource)", g.rule("never", i+1), g.act.uid)
+			clauses(b, c)
+			b.WriteString(";\n")
+		}
+	}
+}
+
+// writeAsks writes one rule for all that was asked for, or, where that would ask for more, one for each call.
+func (g *group) writeAsks(b *bytes.Buffer, permit []string) {
+	each := [][]string{slices.DeleteFunc(g.conditions(g.ask, true), func(c string) bool { return slices.Contains(permit, c) })}
+	if g.narrow {
+		each = nil
+		for _, k := range g.asks.order {
+			each = append(each, g.asks.conditions[k])
+		}
+	}
+	who := fmt.Sprintf("count=%d,ttl=10m", max(1, min(g.count, maxCount)))
+	if g.role != "" && !g.mixed {
+		who = "role=" + g.role + "," + who
+	}
+	for i, conditions := range each {
+		id := g.rule("ask", i+1)
+		fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a person was asked about calls like this\")\n@approval(%q)\nforbid (principal, action == %s, resource)", id, who, g.act.uid)
+		clauses(b, conditions)
+		fmt.Fprintf(b, "\nunless { context.approvals.contains(%q) };\n", id)
+	}
+}
+
+func clauses(b *bytes.Buffer, conditions []string) {
+	for _, c := range conditions {
+		fmt.Fprintf(b, "\nwhen { %s }", c)
+	}
+}
+
+// scope is the head of the permit: who and what for, where it was one alone.
+func (g *group) scope(counts []count) string {
+	principal, resource := "principal", "resource"
+	if c := counts[0]; len(c.values) == 1 && !c.many() {
+		principal = counts[0].condition(g.traits[0], false)
+	}
+	if c := counts[1]; len(c.values) == 1 && !c.many() {
+		resource = counts[1].condition(g.traits[1], false)
+	}
+	return fmt.Sprintf("%s, action == %s, %s", cmp.Or(principal, "principal"), g.act.uid, cmp.Or(resource, "resource"))
+}
+
+// conditions are those that the counts come to; one that the permit's scope says is not said again.
+func (g *group) conditions(counts []count, wide bool) (list []string) {
+	for i, t := range g.traits {
+		c := &counts[i]
+		if !wide && i < 2 && len(c.values) == 1 && !c.many() {
+			continue
+		}
+		if text := c.condition(t, wide); text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// notes are what a reader of the rules has to know.
+func (g *group) notes() (list []string) {
+	if g.gone {
+		return []string{fmt.Sprintf("no rule: it would take more than %d exceptions to keep denied what was denied; write one by hand", maxExact)}
+	}
+	for i, t := range g.traits {
+		list = append(list, g.permit[i].notes(t)...)
+	}
+	if g.mixed {
+		list = append(list, "several roles were asked: say which in @approval")
+	}
+	if g.ask != nil && g.role == "" {
+		list = append(list, "receipts do not say who had to approve: look at @approval")
+	}
+	if g.asks.over && g.Allowed > 0 {
+		list = append(list, fmt.Sprintf("more than %d different calls were asked for: the rule may ask for some that were allowed", maxExact))
+	}
+	if g.blurred > 0 {
+		list = append(list, fmt.Sprintf("%d calls are decided otherwise than they were: nothing that a rule may hold tells them from others, or they hold what no rule can", g.blurred))
+	}
+	return list
+}
+
+// finish writes the suggestion, and its notes, for the last time.
+func (d *drafts) finish() Suggestion {
+	s := Suggestion{Text: d.write(), Calls: d.calls, Capabilities: []Suggested{}, Undecided: listed(d.causes)}
+	for _, g := range d.order {
+		g.Notes = g.notes()
+		s.Capabilities = append(s.Capabilities, g.Suggested)
+	}
+	return s
+}

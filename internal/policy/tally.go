@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// count is what a trait was in many calls, in bounded memory.
+type count struct {
+	values map[string]bool // Cedar; at most one more than a rule spells out
+	long   bool
+	absent int
+	path   bool
+	calls  int
+	bad    map[string]int // calls, by why no rule can say it
+	common string         // directory of the texts; "" while there is none
+}
+
+func (c *count) add(f facet) {
+	c.calls++
+	c.path = c.path || f.path
+	switch {
+	case f.absent:
+		c.absent++
+		return
+	case f.bad != "":
+		if c.bad == nil {
+			c.bad = map[string]int{}
+		}
+		c.bad[f.bad]++
+		return
+	}
+	c.long = c.long || f.long
+	if c.values == nil {
+		c.values, c.common = map[string]bool{}, f.plain
+	}
+	c.common = shared(c.common, f.plain)
+	for _, v := range f.values {
+		if len(c.values) <= maxValues && !f.long {
+			c.values[v] = true
+		}
+	}
+}
+
+// shared is the directory that two absolute paths have in common.
+func shared(a, b string) string {
+	if !path.IsAbs(a) || !path.IsAbs(b) {
+		return ""
+	}
+	for a != b && !strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/") {
+		a = path.Dir(a)
+	}
+	return a
+}
+
+// many tells that there were more values than a rule spells out.
+func (c *count) many() bool { return c.long || len(c.values) > maxValues }
+
+// condition holds for all calls that were counted, as far as a rule can say it; "" holds for every call. With wide set
+// it must not leave out any: where one value cannot be said, none is.
+func (c *count) condition(t trait, wide bool) string {
+	values := slices.Sorted(maps.Keys(c.values))
+	bad := 0
+	for _, n := range c.bad {
+		bad += n
+	}
+	switch {
+	case c.path, c.calls == 0, wide && bad > 0:
+		return ""
+	case t.name == "dir" && c.many():
+		return c.beneath(t, wide)
+	case c.many(), slices.Equal(values, []string{"false", "true"}) && c.absent == 0 && t.guard == "":
+		return ""
+	case t.set:
+		return among(t, values)
+	case len(values) == 0 && bad > 0:
+		return ""
+	case len(values) == 0:
+		return "!(" + t.guard + ")"
+	case t.name == "dir" && values[0] == `""` && len(values) == 1:
+		return ""
+	}
+	is := t.expr + " == " + values[0]
+	if len(values) > 1 {
+		is = setOf(values) + ".contains(" + t.expr + ")"
+	}
+	switch {
+	case t.guard == "":
+		return is
+	case c.absent > 0:
+		return fmt.Sprintf("if %s then %s else true", t.guard, is)
+	}
+	return t.guard + " && " + is
+}
+
+// among restricts a set to what was seen in it. Where nothing ever was, only a layer that lacks is worth a condition.
+func among(t trait, values []string) string {
+	switch {
+	case len(values) > 0:
+		return setOf(values) + ".containsAll(" + t.expr + ")"
+	case t.name == "absent":
+		return t.expr + ".isEmpty()"
+	}
+	return ""
+}
+
+// beneath restricts a directory to a common one that says something: more than / or the name of one of its parts.
+func (c *count) beneath(t trait, wide bool) string {
+	if strings.Count(c.common, "/") < 2 || c.long || invisible(c.common) || wide && len(c.bad) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s == %s || %s like %s", t.expr, literal(c.common), t.expr, below(c.common+"/"))
+}
+
+// notes says in words what a condition leaves open, and which calls it leaves out.
+func (c *count) notes(t trait) (list []string) {
+	cond := c.condition(t, false)
+	for _, why := range slices.Sorted(maps.Keys(c.bad)) {
+		if cond == "" {
+			list = append(list, fmt.Sprintf("%s is not restricted: %d calls have values that no rule can hold (%s)", t.name, c.bad[why], why))
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s: %d calls have values that no rule can hold (%s); they are left out", t.name, c.bad[why], why))
+	}
+	switch {
+	case c.path:
+	case c.many() && cond == "":
+		list = append(list, fmt.Sprintf("%s is not restricted: more than %d values, or long ones", t.name, maxValues))
+	}
+	return list
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+)
+
+// trait is one thing about a call that a suggested rule can be about.
+type trait struct {
+	name  string // as in [Past.Hidden]
+	expr  string // Cedar
+	guard string // Cedar: it is there; "" where it always is
+	set   bool
+	most  int // bytes of a value
+}
+
+// Bounds on what a suggested rule spells out.
+const (
+	maxValues = 8   // of one trait
+	maxShort  = 64  // bytes of an input's value
+	maxPlace  = 512 // bytes of a path, or of a name
+)
+
+// facet is what a trait is in one call.
+type facet struct {
+	values []string // Cedar; one, or those of a set
+	plain  string   // of a text
+	absent bool
+	path   bool   // an input that is known by the path it led to
+	bad    string // why no rule can say it
+	long   bool
+}
+
+// traitsOf lists the traits of an action's calls, in the order in which rules state them.
+func traitsOf(a *action) []trait {
+	list := []trait{
+		{name: "principal", expr: "principal", most: maxPlace}, {name: "resource", expr: "resource", most: maxPlace},
+		{name: "cage", expr: "context.cage", most: maxShort}, {name: "absent", expr: "context.absent", set: true, most: maxShort},
+		{name: "unattended", expr: "context.unattended", most: maxShort},
+		{name: "dir", expr: "context.dir", most: maxPlace}, {name: "paths", expr: "context.paths", set: true, most: maxPlace},
+		{name: "restores", expr: "context.restores", set: true, most: maxShort},
+	}
+	for _, f := range a.input.fields {
+		if f.shape == nil || f.shape.kind > flag || invisible(f.name) {
+			continue
+		}
+		t := trait{name: "input." + f.name, most: maxShort}
+		if t.expr, t.guard = inputExpr(f.name); f.required {
+			t.guard = ""
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// facets says what the traits are in one call.
+func facets(traits []trait, p Past, w *world) []facet {
+	out := make([]facet, len(traits))
+	input := w.context["input"].(cedar.Record)
+	for i, t := range traits {
+		if name, in := strings.CutPrefix(t.name, "input."); in {
+			v, there := input.Get(cedar.String(name))
+			_, path := p.Request.Paths[name]
+			out[i] = facet{absent: !there, path: path}
+			if there && !path {
+				out[i].say(t, v)
+			}
+		} else if v := w.about(t.name); v != nil {
+			out[i].say(t, v)
+		}
+		if touches(t.name, p.Hidden) && !out[i].absent && !out[i].path {
+			out[i] = facet{bad: "hidden in the receipt"}
+		}
+	}
+	return out
+}
+
+// about is a trait that is no input, as Cedar sees it.
+func (w *world) about(name string) cedar.Value {
+	switch name {
+	case "principal":
+		return w.agent.UID
+	case "resource":
+		return w.target.UID
+	}
+	return w.context[cedar.String(name)]
+}
+
+// say writes a value, or why it cannot be written.
+func (f *facet) say(t trait, v cedar.Value) {
+	switch v := v.(type) {
+	case cedar.String:
+		f.plain = string(v)
+		f.text(t, string(v), literal(string(v)))
+	case cedar.EntityUID:
+		f.text(t, string(v.ID), string(v.Type)+"::"+literal(string(v.ID)))
+	case cedar.Long:
+		f.values = []string{strconv.FormatInt(int64(v), 10)}
+	case cedar.Boolean:
+		f.values = []string{strconv.FormatBool(bool(v))}
+	case cedar.Set:
+		for e := range v.All() {
+			s, _ := e.(cedar.String)
+			f.text(t, string(s), literal(string(s)))
+		}
+		slices.Sort(f.values)
+	}
+}
+
+func (f *facet) text(t trait, plain, cedar string) {
+	f.long = f.long || len(plain) > t.most
+	switch {
+	case invisible(plain):
+		f.bad = "invisible characters"
+	case strings.Contains(plain, "[REDACTED_"):
+		f.bad = "hidden in the receipt"
+	default:
+		f.values = append(f.values, cedar)
+	}
+}
+
+// exactly is a condition that holds for calls which have this very facet, "" when none can say it.
+func (f facet) exactly(t trait) string {
+	switch {
+	case f.path || f.bad != "" || f.long:
+		return ""
+	case f.absent:
+		return "!(" + t.guard + ")"
+	case t.set && len(f.values) == 0:
+		return t.expr + ".isEmpty()"
+	case t.set:
+		return t.expr + " == " + setOf(f.values)
+	case t.guard != "":
+		return t.guard + " && " + t.expr + " == " + f.values[0]
+	}
+	return t.expr + " == " + f.values[0]
+}
