@@ -56,6 +56,10 @@ func TestSuggestionFitsItsPast(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, s.Text)
 		}
 	}
+	_, asks, _ := strings.Cut(string(s.Text), "@approval(")
+	if asks, _, _ = strings.Cut(asks, "unless"); strings.Contains(asks, "principal ==") || strings.Contains(asks, "resource ==") {
+		t.Errorf("an asking rule repeats what the permit says, and would not follow it:\n%s", s.Text)
+	}
 	if strings.Contains(string(s.Text), "disk.wipe") {
 		t.Error("there is a rule for what was only denied")
 	}

@@ -2,9 +2,9 @@ package policy
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // rule is the id of one of a group's rules.
@@ -38,9 +38,10 @@ func (g *group) write(b *bytes.Buffer) {
 	if g.gone {
 		return
 	}
-	head, conditions := g.scope(g.permit), g.conditions(g.permit, false)
+	conditions := g.conditions(g.permit, false)
+	head, rest := g.scope(conditions)
 	fmt.Fprintf(b, "@id(%q)\npermit (%s)", g.rule("allow", 1), head)
-	clauses(b, conditions)
+	clauses(b, rest)
 	b.WriteString(";\n")
 	if g.ask != nil {
 		g.writeAsks(b, conditions)
@@ -81,26 +82,26 @@ func clauses(b *bytes.Buffer, conditions []string) {
 	}
 }
 
-// scope is the head of the permit: who and what for, where it was one alone.
-func (g *group) scope(counts []count) string {
+// scope is the head of the permit: who and what for, where it was one alone. rest is what the head does not say.
+func (g *group) scope(conditions []string) (head string, rest []string) {
 	principal, resource := "principal", "resource"
-	if c := counts[0]; len(c.values) == 1 && !c.many() {
-		principal = counts[0].condition(g.traits[0], false)
+	for _, c := range conditions {
+		switch {
+		case strings.HasPrefix(c, "principal == "):
+			principal = c
+		case strings.HasPrefix(c, "resource == "):
+			resource = c
+		default:
+			rest = append(rest, c)
+		}
 	}
-	if c := counts[1]; len(c.values) == 1 && !c.many() {
-		resource = counts[1].condition(g.traits[1], false)
-	}
-	return fmt.Sprintf("%s, action == %s, %s", cmp.Or(principal, "principal"), g.act.uid, cmp.Or(resource, "resource"))
+	return fmt.Sprintf("%s, action == %s, %s", principal, g.act.uid, resource), rest
 }
 
-// conditions are those that the counts come to; one that the permit's scope says is not said again.
+// conditions are those that the counts come to.
 func (g *group) conditions(counts []count, wide bool) (list []string) {
 	for i, t := range g.traits {
-		c := &counts[i]
-		if !wide && i < 2 && len(c.values) == 1 && !c.many() {
-			continue
-		}
-		if text := c.condition(t, wide); text != "" {
+		if text := counts[i].condition(t, wide); text != "" {
 			list = append(list, text)
 		}
 	}
