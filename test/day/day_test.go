@@ -220,8 +220,8 @@ func (d *day) trapped() {
 // byHand is the user at the command line: the same gateway, another door.
 func (d *day) byHand() {
 	u := d.u
-	if out, code := u.does(u.project, "bailey", "run", "git.push", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.push"`) {
-		d.t.Errorf("git.push: exit code %d: %s", code, out)
+	if out, code := u.does(u.project, "bailey", "run", "git.merge", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.merge"`) {
+		d.t.Errorf("git.merge: exit code %d: %s", code, out)
 	}
 	plan := u.must(u.project, "bailey", "run", "git.log", "-i", "repo=.", "--dry-run", "--json")
 	if !strings.Contains(plan, `"rules":[{"id":"look"`) || strings.Contains(plan, `"executed":true`) {
