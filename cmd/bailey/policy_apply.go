@@ -194,7 +194,11 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	p.OK, p.Digest, p.Policy, p.Applied = true, files.digest(), e.engine.Digest(), r.applied
 	p.Rules, p.Tests, p.Budgets = e.engine.Len(), e.tests, len(e.budgets)
 	p.Differs = now.fault != nil || now.files.digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "")
-	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(now.files, files)
+	before := now.files
+	if p.Dir != "" && r.applied.Digest == "" {
+		before = withStarterTests(before) // as `policy init` wrote them
+	}
+	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(before, files)
 	return p, e, nil
 }
 
