@@ -169,11 +169,10 @@ func failed(tests []policy.Failure) error {
 // Decide is the gate's policy.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
-	d := e.engine.Decide(q)
-	if e.fault != nil {
-		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault), Policy: d.Policy}
+	if e.fault != nil { // no rule's denial: it carries no digest of rules
+		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault)}
 	}
-	return d
+	return e.engine.Decide(q)
 }
 
 // Engine are the rules in force.

@@ -119,7 +119,8 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 	return was, nil
 }
 
-// Before returns a policy that denies while the switch is thrown, and else decides as inner does. Since it is asked last
+// Before returns a policy that denies while the switch is thrown, and else decides as inner does. Its denial is no rule's,
+// so it carries no digest of rules. Since it is asked last
 // of all before a call runs, none that was under way slips through between two looks.
 func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
 
@@ -129,14 +130,13 @@ type stoppable struct {
 }
 
 func (s stoppable) Decide(r bailey.Request) bailey.Decision {
-	d := s.inner.Decide(r)
 	killed := s.k.State()
 	if !killed.On() {
-		return d
+		return s.inner.Decide(r)
 	}
 	words := "everything is stopped by the kill switch, since " + killed.At.Format(time.RFC3339)
 	if killed.Reason != "" {
 		words += fmt.Sprintf(" (%s)", killed.Reason)
 	}
-	return bailey.Decision{Reason: words, Policy: d.Policy, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
+	return bailey.Decision{Reason: words, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
 }
