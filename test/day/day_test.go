@@ -45,6 +45,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"it is kept from what it may not see", d.forbidden},
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
+		{"the user writes rules, and stops everything for a while", d.rules},
 		{"the user asks another model about a log", d.paste},
 		{"a checkpoint is kept elsewhere", d.keep},
 		{"the gateway is killed between calls", d.killedBetween},
@@ -220,8 +221,8 @@ func (d *day) trapped() {
 // byHand is the user at the command line: the same gateway, another door.
 func (d *day) byHand() {
 	u := d.u
-	if out, code := u.does(u.project, "bailey", "run", "git.push", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.push"`) {
-		d.t.Errorf("git.push: exit code %d: %s", code, out)
+	if out, code := u.does(u.project, "bailey", "run", "git.merge", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.merge"`) {
+		d.t.Errorf("git.merge: exit code %d: %s", code, out)
 	}
 	plan := u.must(u.project, "bailey", "run", "git.log", "-i", "repo=.", "--dry-run", "--json")
 	if !strings.Contains(plan, `"rules":[{"id":"look"`) || strings.Contains(plan, `"executed":true`) {
