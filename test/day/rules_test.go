@@ -46,7 +46,6 @@ func (d *day) rules() {
 	u := d.u
 	dir, team := filepath.Join(u.home, ".bailey", "policy"), filepath.Join(u.project, "team.git")
 	u.must(u.home, "git", "init", "-q", "--bare", team)
-	d.byCommand("denied", 1, "names no workspace", "git.commit", "-i", "repo=.", "-i", "message=earliest")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--yes")
 	d.byCommand("denied", 1, "no rule allows git.commit", "git.commit", "-i", "repo=.", "-i", "message=early")
 	u.must(u.project, "bailey", "policy", "init")
