@@ -44,7 +44,9 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	before := w.bare(t)
 	var n, well, killed, refused atomic.Int64
 	// On a busy machine, or under the race detector, it takes longer until a helper was killed in a call.
-	tried := func() bool { return well.Load() > 0 && (many > maxHelpers || killed.Load() > 0 && w.cold.Load() < n.Load()) }
+	tried := func() bool {
+		return well.Load() > 0 && (many > maxHelpers || killed.Load() > 0 && w.cold.Load() < n.Load())
+	}
 	stop := make(chan struct{})
 	var callers, killer sync.WaitGroup
 	kills := map[string]int{}
