@@ -193,7 +193,8 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	now := r.now.Load()
 	p.OK, p.Digest, p.Policy, p.Applied = true, files.digest(), e.engine.Digest(), r.applied
 	p.Rules, p.Tests, p.Budgets = e.engine.Len(), e.tests, len(e.budgets)
-	p.Differs = now.fault != nil || now.files.digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "")
+	p.Differs = now.fault != nil || now.files.digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "") ||
+		p.Signer != nil && (r.applied.Signer == nil || *r.applied.Signer != *p.Signer)
 	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(now.files, files)
 	return p, e, nil
 }
