@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
@@ -284,5 +285,37 @@ func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
 				return
 			}
 		}
+	}
+}
+
+// TestPastOfAKill: what the switch refused, or a policy that cannot be used, says nothing of the rules: it is neither
+// replayed nor taken for a denial when rules are suggested.
+func TestPastOfAKill(t *testing.T) {
+	ktest.Require(t, "userns")
+	s := spineForTest(t)
+	h := historian{catalog: s.catalog}
+	call := func() policy.Past {
+		t.Helper()
+		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Session: bailey.Session{ID: bailey.NewSessionID()}})
+		page, err := s.index.Find(t.Context(), ledger.Filter{ID: res.Receipt})
+		if err != nil || len(page.Records) != 1 || bailey.KindOf(res.Err) != bailey.Denied {
+			t.Fatalf("%+v %v %+v", page, err, res)
+		}
+		return h.past(page.Records[0])
+	}
+	if _, err := s.kill.Kill(t.Context(), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if p := call(); p.Unknown != pastWall {
+		t.Errorf("killed: %q", p.Unknown)
+	}
+	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	e := *s.rules.now.Load()
+	e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "it is gone"}
+	s.rules.now.Store(&e)
+	if p := call(); p.Unknown != pastWall {
+		t.Errorf("without a policy: %q", p.Unknown)
 	}
 }

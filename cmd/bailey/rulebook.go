@@ -166,14 +166,13 @@ func failed(tests []policy.Failure) error {
 		Hint: "correct the rule or the test; bailey policy check runs them again"}
 }
 
-// Decide is the gate's policy.
+// Decide is the gate's policy. A denial for want of one names none.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
-	d := e.engine.Decide(q)
 	if e.fault != nil {
-		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault), Policy: d.Policy}
+		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault)}
 	}
-	return d
+	return e.engine.Decide(q)
 }
 
 // Engine are the rules in force.

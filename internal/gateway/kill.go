@@ -125,7 +125,8 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 }
 
 // Before returns a policy that denies while the switch is thrown, and else decides as inner does. Since it is asked last
-// of all before a call runs, none that was under way slips through between two looks.
+// of all before a call runs, none that was under way slips through between two looks. Its denial names no policy: no rule
+// says so.
 func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
 
 type stoppable struct {
@@ -143,5 +144,5 @@ func (s stoppable) Decide(r bailey.Request) bailey.Decision {
 	if killed.Reason != "" {
 		words += fmt.Sprintf(" (%s)", killed.Reason)
 	}
-	return bailey.Decision{Reason: words, Policy: d.Policy, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
+	return bailey.Decision{Reason: words, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
 }
