@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -240,7 +241,7 @@ func TestPolicyDirectory(t *testing.T) {
 	}
 	for _, name := range []string{"rules.ceddar", "c.cedar~", "CEDAR", "budgets.yml", "x\x1b[2J"} {
 		put(name, "")
-		refused("in the policy's directory is none of")
+		refused("in the policy's directory is no")
 		os.Remove(filepath.Join(dir, name))
 	}
 	if err := os.Mkdir(filepath.Join(dir, "d.cedar"), 0o700); err != nil {
@@ -253,10 +254,18 @@ func TestPolicyDirectory(t *testing.T) {
 	}
 	refused("is no regular file")
 	os.Remove(filepath.Join(dir, "l.cedar"))
+	if err := syscall.Mkfifo(filepath.Join(dir, "p.cedar"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("is no regular file")
+	os.Remove(filepath.Join(dir, "p.cedar"))
+	put("u.cedar", "// \xff")
+	refused("u.cedar is not UTF-8")
+	os.Remove(filepath.Join(dir, "u.cedar"))
 	if err := os.Truncate(filepath.Join(dir, "a.cedar"), maxPolicyBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	refused("a policy is 67108864 bytes at most")
+	refused("a policy is 4194304 bytes at most")
 	os.Remove(filepath.Join(dir, "a.cedar"))
 	for i := range maxPolicyFiles {
 		put(fmt.Sprint(i, ".cedar"), "")

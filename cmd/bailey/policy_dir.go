@@ -36,7 +36,7 @@ const (
 	rulesEnding, testsEnding, budgetsName = ".cedar", ".test.yaml", "budgets.yaml"
 
 	maxPolicyFiles = 1000
-	maxPolicyBytes = 64 << 20
+	maxPolicyBytes = 4 << 20 // what changes has to fit an answer of the gateway, and somebody reads it
 )
 
 // all are the files by name.

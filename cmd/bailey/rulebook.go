@@ -232,13 +232,9 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(r.home), keptPolicies)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := r.home.Dir(keptPolicies)
 	if err != nil {
-		return err
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
 	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })

@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -240,5 +241,25 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "nothing is allowed") {
 			t.Errorf("%s: %+v", name, d)
 		}
+	}
+}
+
+// TestPolicyDigest: no file, name or byte of a policy moves without another digest.
+func TestPolicyDigest(t *testing.T) {
+	seen := map[string]string{}
+	for name, files := range map[string]map[string]string{
+		"one": {"a.cedar": "x"}, "renamed": {"b.cedar": "x"}, "changed": {"a.cedar": "y"}, "split": {"a.cedar": "", "b.cedar": "x"},
+		"tests": {"a.cedar": "x", "b.test.yaml": "x"}, "budgets": {"a.cedar": "x", "budgets.yaml": "x"}, "moved": {"a.cedar": "xb.cedar"},
+	} {
+		var f policyFiles
+		for n, text := range files {
+			if err := f.add(policy.Source{Name: n, Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if other, twice := seen[f.digest()]; twice {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[f.digest()] = name
 	}
 }
