@@ -153,7 +153,7 @@ func (p proposed) words() string {
 func indented(s string) string {
 	var b strings.Builder
 	for _, l := range splitLines(s) {
-		b.WriteString("  " + visible(l) + "\n")
+		b.WriteString("  " + escaped(l) + "\n")
 	}
 	return b.String()
 }

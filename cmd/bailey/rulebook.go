@@ -166,10 +166,10 @@ func failed(tests []policy.Failure) error {
 		Hint: "correct the rule or the test; bailey policy check runs them again"}
 }
 
-// Decide is the gate's policy.
+// Decide is the gate's policy. A denial for want of one names none.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
-	if e.fault != nil { // no rule's denial: it carries no digest of rules
+	if e.fault != nil {
 		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault)}
 	}
 	return e.engine.Decide(q)
@@ -232,13 +232,9 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(r.home), keptPolicies)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := r.home.Dir(keptPolicies)
 	if err != nil {
-		return err
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
 	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })
