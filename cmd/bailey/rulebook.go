@@ -195,7 +195,7 @@ func (r *rulebook) kept(digest string) (f policyFiles, err error) {
 	}
 	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the ledger names each that was applied: grep policy.apply in its files"}
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the files of " + keptPolicies + " in the home are named by the digests of those there are"}
 	}
 	if err != nil {
 		return f, err
