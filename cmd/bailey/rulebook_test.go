@@ -238,8 +238,12 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "nothing is allowed") {
-			t.Errorf("%s: %+v", name, d)
+		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.HasSuffix(d.Reason, "nothing is allowed") || d.Hint == "" {
+			t.Errorf("%s: an agent is told: %+v", name, d)
+		}
+		var s status
+		if again.status(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
+			t.Errorf("%s: a person is told: %s", name, s.Fault)
 		}
 	}
 }
