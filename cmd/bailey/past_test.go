@@ -305,7 +305,7 @@ func TestPastOfAKill(t *testing.T) {
 	h := historian{catalog: s.catalog}
 	call := func() policy.Past {
 		t.Helper()
-		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Session: bailey.Session{ID: bailey.NewSessionID()}})
+		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 		page, err := s.index.Find(t.Context(), ledger.Filter{ID: res.Receipt})
 		if err != nil || len(page.Records) != 1 || bailey.KindOf(res.Err) != bailey.Denied {
 			t.Fatalf("%+v %v %+v", page, err, res)

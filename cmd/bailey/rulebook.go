@@ -82,7 +82,7 @@ func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 		return nil, err
 	}
 	if err != nil {
-		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "the policy that was applied last cannot be used, so nothing is allowed: " + err.Error(),
+		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
 			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
 		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // which denies everything
 		r.log.Error("the policy is not used", "why", err)
@@ -166,11 +166,14 @@ func failed(tests []policy.Failure) error {
 		Hint: "correct the rule or the test; bailey policy check runs them again"}
 }
 
-// Decide is the gate's policy. A denial for want of one names none.
+const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
+
+// Decide is the gate's policy. A denial for want of one names none, and what is wrong with that is for operators: it cites
+// rules, at length.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
 	if e.fault != nil {
-		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault)}
+		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.fault)}
 	}
 	return e.engine.Decide(q)
 }

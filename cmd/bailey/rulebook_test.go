@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -238,8 +239,12 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "nothing is allowed") {
-			t.Errorf("%s: %+v", name, d)
+		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.HasSuffix(d.Reason, "nothing is allowed") || d.Hint == "" {
+			t.Errorf("%s: an agent is told: %+v", name, d)
+		}
+		var s status
+		if again.status(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
+			t.Errorf("%s: a person is told: %s", name, s.Fault)
 		}
 	}
 }
@@ -261,5 +266,40 @@ func TestPolicyDigest(t *testing.T) {
 			t.Errorf("%s and %s have one digest", name, other)
 		}
 		seen[f.digest()] = name
+	}
+}
+
+// TestBudgetsAtStart: what a budget bounds waits until the ledger was read, and then has used what it had; no dry run and
+// no denied call counts.
+func TestBudgetsAtStart(t *testing.T) {
+	ktest.Require(t, "userns")
+	s := spineForTest(t)
+	call := func(dry bool) error {
+		return s.gate.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, DryRun: dry, Session: bailey.Session{ID: bailey.NewSessionID()}}).Err
+	}
+	if err := errors.Join(call(false), call(true), call(false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Kill(t.Context(), "", ""); err != nil || call(false) == nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	s.since = time.Now()
+	s.budgets.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 3}})
+	s.holdBudgets()
+	if err := call(false); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "still read") {
+		t.Errorf("held: %v", err)
+	}
+	s.recallBudgets(t.Context())
+	if b := s.budgets.State(); len(b) != 1 || b[0].Calls != 2 || b[0].Wall <= 0 {
+		t.Errorf("%+v", b)
+	}
+	if err := call(false); err != nil {
+		t.Errorf("the third: %v", err)
+	}
+	if err := call(false); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("the fourth: %v", err)
 	}
 }

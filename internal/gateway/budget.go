@@ -19,6 +19,7 @@ type Budgets struct {
 	mu     sync.Mutex // guards what follows
 	list   []bailey.Budget
 	meters map[account]*usage
+	wait   error // why no call that is bounded may go yet
 }
 
 // account is whose use is counted; a field is empty where the budget does not tell them apart.
@@ -62,6 +63,14 @@ func (b *Budgets) Set(list []bailey.Budget) {
 			delete(b.meters, key)
 		}
 	}
+}
+
+// Hold keeps every call that a budget bounds from running, with why as the reason, until it is told nil: what other gateways
+// carried is not known yet.
+func (b *Budgets) Hold(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wait = why
 }
 
 func keyOf(l bailey.Budget, r bailey.Request) account {
@@ -113,6 +122,9 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 	for _, l := range b.list {
 		if !l.Counts(r) {
 			continue
+		}
+		if b.wait != nil {
+			return a, b.wait
 		}
 		m := b.at(keyOf(l, r), l.Within, now)
 		if m == nil {

@@ -239,3 +239,25 @@ func TestBudgetRemembers(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestBudgetHolds: until it is known what was used before, nothing runs that a budget bounds; the rest does.
+func TestBudgetHolds(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{{ID: "hourly", Agent: true, Within: time.Hour, Calls: 2, Capabilities: []bailey.CapabilityID{"git.log"}}})
+	why := &bailey.Error{Kind: bailey.Unavailable, Message: "not yet"}
+	b.Hold(why)
+	if _, err := b.Take(asked("s", "a", "git.log")); err != why {
+		t.Errorf("held: %v", err)
+	}
+	if _, err := b.Take(asked("s", "a", "git.diff")); err != nil {
+		t.Errorf("unbounded: %v", err)
+	}
+	b.Remember(asked("s", "a", "git.log"), time.Now().Add(-time.Minute), gate.Use{})
+	b.Hold(nil)
+	if _, err := b.Take(asked("s", "a", "git.log")); err != nil {
+		t.Errorf("let go: %v", err)
+	}
+	if _, err := b.Take(asked("s", "a", "git.log")); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("what was remembered does not count: %v", err)
+	}
+}
