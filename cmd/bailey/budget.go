@@ -36,13 +36,34 @@ func (s *stack) budget(context.Context, gateway.Query, bailey.Call) (any, error)
 	return spendings{s.budgets.State()}, nil
 }
 
+// recallPatience is how long a gateway that starts keeps its callers waiting for what was used of budgets. Beyond it they
+// are answered, and what a budget bounds is refused until that is known: of a million calls it takes minutes, and the kill
+// switch cannot wait for them.
+const recallPatience = time.Second
+
+// holdBudgets lets nothing run that a budget bounds before rememberBudgets is through.
+func (s *stack) holdBudgets() {
+	if s.budgets.Memory() > 0 {
+		s.budgets.Hold(&bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets is still read from the ledger", Hint: "call again in a minute"})
+	}
+}
+
+// recallBudgets remembers, and lets go. What cannot be remembered keeps holding: an operator may still apply a policy
+// without budgets.
+func (s *stack) recallBudgets(ctx context.Context) {
+	err := s.rememberBudgets(ctx)
+	if s.budgets.Hold(err); err != nil {
+		s.log.Error("what was used of the budgets is not known", "err", err)
+	}
+}
+
 // rememberBudgets counts what was called while other gateways ran, as far as a budget looks back.
 func (s *stack) rememberBudgets(ctx context.Context) error {
 	memory := s.budgets.Memory()
 	if memory == 0 {
 		return nil
 	}
-	f := ledger.Filter{Since: time.Now().Add(-memory), Oldest: true, Limit: ledger.MaxLimit}
+	f := ledger.Filter{Since: time.Now().Add(-memory), Until: s.since, Oldest: true, Limit: ledger.MaxLimit}
 	for {
 		page, err := s.index.Find(ctx, f)
 		if err != nil {

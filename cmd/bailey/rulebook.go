@@ -82,7 +82,7 @@ func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 		return nil, err
 	}
 	if err != nil {
-		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "the policy that was applied last cannot be used, so nothing is allowed: " + err.Error(),
+		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
 			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
 		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // which denies everything
 		r.log.Error("the policy is not used", "why", err)
@@ -166,14 +166,16 @@ func failed(tests []policy.Failure) error {
 		Hint: "correct the rule or the test; bailey policy check runs them again"}
 }
 
-// Decide is the gate's policy.
+const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
+
+// Decide is the gate's policy. A denial for want of one names none, and what is wrong with that is for operators: it cites
+// rules, at length.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
-	d := e.engine.Decide(q)
 	if e.fault != nil {
-		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault), Policy: d.Policy}
+		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.fault)}
 	}
-	return d
+	return e.engine.Decide(q)
 }
 
 // Engine are the rules in force.
@@ -233,13 +235,9 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(r.home), keptPolicies)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := r.home.Dir(keptPolicies)
 	if err != nil {
-		return err
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
 	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })

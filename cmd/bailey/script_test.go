@@ -16,7 +16,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	account "os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +49,10 @@ func TestScripts(t *testing.T) {
 			"certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
+			if cond == "account" {
+				_, err := account.LookupId(strconv.Itoa(os.Geteuid()))
+				return err == nil, nil
+			}
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
 				return ktest.Has(name) == nil, nil
 			}

@@ -86,7 +86,7 @@ func New(c Config) *Queue {
 // which withdraws the question and wraps ctx.Err().
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
 	if err := ctx.Err(); err != nil {
-		return bailey.Answer{}, withdrawn(q.ID, err)
+		return bailey.Answer{}, withdrawn(q.ID, context.Cause(ctx))
 	}
 	e, err := u.admit(q)
 	if err != nil {
@@ -176,11 +176,11 @@ func (u *Queue) wait(ctx context.Context, e *entry) (bailey.Answer, error) {
 	case <-timer.C:
 		u.settle(e, late(e.q))
 	case <-ctx.Done():
-		left = u.settle(e, "withdrawn: the caller went away")
+		left = u.settle(e, "withdrawn: "+because(context.Cause(ctx)))
 	}
 	<-e.done
 	if left {
-		return bailey.Answer{}, withdrawn(e.q.ID, ctx.Err())
+		return bailey.Answer{}, withdrawn(e.q.ID, context.Cause(ctx))
 	}
 	return e.answer, e.err
 }

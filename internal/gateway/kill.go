@@ -39,6 +39,7 @@ type KillSwitch struct {
 	Gate Gate // is behind it
 	note func(ctx context.Context, kind string, data any) error
 
+	noting sync.Mutex // held while an event is noted: the ledger's last word is the switch's. Never taken with mu held
 	mu     sync.Mutex // guards what follows
 	killed Killed
 	thrown int // how often
@@ -92,6 +93,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 		(*cancel)(errKilled)
 	}
 	k.mu.Unlock()
+	k.noting.Lock()
+	defer k.noting.Unlock()
 	if err := k.note(ctx, KillEvent, now); err != nil {
 		return now, &bailey.Error{Kind: bailey.Unavailable, Message: "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls", Err: err,
 			Hint: "mend the ledger's disk, then bailey kill once more"}
@@ -101,6 +104,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 
 // Resume carries calls again, once that is recorded.
 func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err error) {
+	k.noting.Lock()
+	defer k.noting.Unlock()
 	k.mu.Lock()
 	was = k.killed
 	thrown := k.thrown
@@ -120,7 +125,8 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 }
 
 // Before returns a policy that denies while the switch is thrown, and else decides as inner does. Since it is asked last
-// of all before a call runs, none that was under way slips through between two looks.
+// of all before a call runs, none that was under way slips through between two looks. Its denial names no policy: no rule
+// says so.
 func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
 
 type stoppable struct {
@@ -138,5 +144,5 @@ func (s stoppable) Decide(r bailey.Request) bailey.Decision {
 	if killed.Reason != "" {
 		words += fmt.Sprintf(" (%s)", killed.Reason)
 	}
-	return bailey.Decision{Reason: words, Policy: d.Policy, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
+	return bailey.Decision{Reason: words, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
 }

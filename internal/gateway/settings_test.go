@@ -56,6 +56,12 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"not UTF-8", "workspaces: [/a\xff]\n", "UTF-8"},
 		{"huge", strings.Repeat("#", maxSettings+1), "bytes"},
 		{"deep", strings.Repeat("[", maxSettings), "settings.yaml"},
+		{"signer", "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "[]"},
+		{"no signer", "policySigners: [ada]", ":1:17: a signer is a name"},
+		{"a signer's options", "policySigners: [\"ada cert-authority ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", ":1:17: a signer is a name"},
+		{"signer twice", "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", \"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "named twice"},
+		{"many signers", "policySigners: [" + strings.Repeat("\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", ", 40) + "]", "named twice"},
+		{"signers are no list", "policySigners: ada", "wants a list of keys"},
 		{"many", many, "over the 64 workspaces allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +111,7 @@ func TestAddWorkspaceKeepsTheRest(t *testing.T) {
 // is there afterwards, after all that was there before.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
-		ownRules, "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
+		ownRules, "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
 		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
 		f.Add([]byte(s))
 	}
@@ -127,7 +133,7 @@ func FuzzSettings(f *testing.F) {
 			}
 		}
 		if more, err := AddWorkspace(text, "/new"); err == nil {
-			if now, err := ParseSettings(more); err != nil || !slices.Equal(now.Workspaces, append(dirs, "/new")) || !reflect.DeepEqual(now.Redaction, said.Redaction) {
+			if now, err := ParseSettings(more); err != nil || !slices.Equal(now.Workspaces, append(dirs, "/new")) || !reflect.DeepEqual(now.Redaction, said.Redaction) || !slices.Equal(now.Signers, said.Signers) {
 				t.Fatalf("%q became %q: %v, %v", text, more, now, err)
 			}
 		}

@@ -45,6 +45,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"it is kept from what it may not see", d.forbidden},
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
+		{"the user writes rules, and stops everything for a while", d.rules},
 		{"the user asks another model about a log", d.paste},
 		{"a checkpoint is kept elsewhere", d.keep},
 		{"the gateway is killed between calls", d.killedBetween},

@@ -107,7 +107,7 @@ func (d *day) complete(id string, r receipt) {
 	}
 	o := r.Outcome
 	if o.Executed != nil && *o.Executed {
-		if o.Decision != "allow" || len(o.Rules) != 1 || o.Rules[0].ID != "look" {
+		if o.Decision != "allow" || len(o.Rules) != 1 || o.Rules[0].ID != "look" && o.Rules[0].ID != "write" {
 			d.t.Errorf("%s ran, and does not tell by which rule: %s %v", id, o.Decision, o.Rules)
 		}
 		if len(o.PolicyDigest) != 64 {
@@ -117,7 +117,7 @@ func (d *day) complete(id string, r receipt) {
 			d.t.Errorf("%s ran, and does not tell in which cage: %+v", id, o.Cage)
 		}
 	}
-	if said, ok := r.Intent.Input["message"].(string); ok && o.StdoutBytes > len(said)+2 {
+	if said, ok := r.Intent.Input["message"].(string); ok && r.Intent.Capability == "system.echo" && o.StdoutBytes > len(said)+2 {
 		d.t.Errorf("%s: the tool was given more than the token %q: it wrote %d bytes", id, said, o.StdoutBytes)
 	}
 }

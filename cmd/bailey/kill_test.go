@@ -1,0 +1,145 @@
+//go:build linux
+
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/ktest"
+	"bailey/internal/ledger"
+	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+const asksForDates = `
+@id("dates-ask") @reason("a person has to know what day it is") @approval("count=1,ttl=10m")
+forbid (principal, action == Action::"system.date", resource)
+unless { context.approvals.contains("dates-ask") };`
+
+// TestKillEndsWhatever is under way: a tool that runs, a call that waits for a person, and calls that come in the same
+// moment. Each has its receipt, and nothing runs after it.
+func TestKillEndsWhatever(t *testing.T) {
+	ktest.Require(t, "userns", "netns", "git")
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(asksForDates)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spineOf(t, &stack{catalog: catalog, rules: fixedRules(rules)})
+	dir := hanging(t)
+	results := make(chan bailey.Result, 2)
+	go func() { results <- s.calls(t, "git.status", dir, map[string]any{"repo": "."}) }()
+	go func() { results <- s.calls(t, "system.date", dir, nil) }()
+	until(t, "a tool runs", func() bool { calls, _ := s.live.Now(); return len(calls) == 2 })
+	until(t, "a call waits", func() bool { return len(s.queue.Open()) == 1 })
+
+	time.Sleep(300 * time.Millisecond) // to ask whether git reads already would let it go on
+
+	var wild sync.WaitGroup
+	var late []bailey.Result
+	var mu sync.Mutex
+	for range 4 { // an agent that calls all the time
+		wild.Go(func() {
+			for range 50 {
+				r := s.calls(t, "system.echo", dir, map[string]any{"message": "x"})
+				mu.Lock()
+				late = append(late, r)
+				mu.Unlock()
+				if r.Status == bailey.Refused {
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	begin := time.Now()
+	state, err := s.kill.Kill(t.Context(), "enough", "ada")
+	if err != nil || state.Calls < 2 {
+		t.Errorf("%+v, %v", state, err)
+	}
+	after := s.calls(t, "system.echo", dir, map[string]any{"message": "after"})
+	for range 2 {
+		if r := <-results; r.Status != bailey.Killed || r.Err == nil || !strings.Contains(r.Err.Error(), "the kill switch was thrown") || r.ExitCode == 0 && r.Executed {
+			t.Errorf("a call under way: %+v", r)
+		}
+	}
+	wild.Wait()
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+	if after.Status != bailey.Refused || after.Executed || !strings.Contains(after.Err.Error(), "enough") {
+		t.Errorf("a call that came later: %+v", after)
+	}
+	for _, r := range late {
+		if r.Status == bailey.OK && r.Err != nil || r.Status != bailey.OK && r.Status != bailey.Killed && r.Status != bailey.Refused {
+			t.Errorf("a call in the same moment: %+v", r)
+		}
+	}
+	if open := s.queue.Open(); len(open) != 0 {
+		t.Errorf("still asked of a person: %+v", open)
+	}
+	if read(dir) {
+		t.Error("a tool runs on")
+	}
+	page, err := s.index.Find(t.Context(), ledger.Filter{Limit: ledger.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range page.Records {
+		if r.Outcome == nil {
+			t.Errorf("%s %s has no outcome", r.Intent.Receipt, r.Intent.Capability)
+		}
+	}
+	if want := 3 + len(late); len(page.Records) != want {
+		t.Errorf("%d receipts of %d calls", len(page.Records), want)
+	}
+}
+
+// calls makes a call whose caller stays for the answer.
+func (s *stack) calls(t *testing.T, id bailey.CapabilityID, dir string, input map[string]any) bailey.Result {
+	return s.kill.Do(t.Context(), bailey.Call{Capability: id, Input: input, Door: "test", Dir: dir, Wait: true,
+		Principal: bailey.Principal{Agent: "a"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
+}
+
+// hanging is a repository whose index nobody ever fills: who reads it waits.
+func hanging(t *testing.T) string {
+	dir := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, ".git", "index"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 500 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("it never came to that: %s", what)
+}
+
+// read tells whether somebody has the repository's index open for reading: a pipe without a reader cannot be opened.
+func read(dir string) bool {
+	fd, err := syscall.Open(filepath.Join(dir, ".git", "index"), syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err == nil {
+		syscall.Close(fd)
+	}
+	return err == nil
+}

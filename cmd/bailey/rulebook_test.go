@@ -1,0 +1,305 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/ktest"
+	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// bookForTest is a rulebook in a home of its own, and what it noted.
+func bookForTest(t *testing.T, last appliedPolicy) (*rulebook, *[]appliedPolicy) {
+	t.Helper()
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var noted []appliedPolicy
+	r, err := openRulebook(&rulebook{
+		home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler),
+		signers: func() []string { return nil },
+		note: func(_ context.Context, kind string, data any) error {
+			if kind != policyEvent {
+				return fmt.Errorf("noted %s", kind)
+			}
+			noted = append(noted, data.(appliedPolicy))
+			return nil
+		},
+	}, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, &noted
+}
+
+const allowsDate = `@id("dates") permit (principal, action == Action::"system.date", resource);` + "\n"
+
+// rulesIn writes files into a new directory.
+func rulesIn(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func asksFor(dir, digest, base string) gateway.Query {
+	return gateway.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: gateway.Env}
+}
+
+// TestPolicyDirIsAPipe: a pipe in place of the directory, or of the one that was applied, holds nobody up.
+func TestPolicyDirIsAPipe(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	pipe := filepath.Join(t.TempDir(), "policy")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.applied.Dir = pipe
+	for name, look := range map[string]func() error{
+		"compare": func() error {
+			_, err := r.compare(t.Context(), asksFor(pipe, "", ""), bailey.Call{})
+			return err
+		},
+		"drift": func() error { return errors.New(r.drift()) },
+	} {
+		said := make(chan error, 1)
+		go func() { said <- look() }()
+		select {
+		case err := <-said:
+			if err == nil || !strings.Contains(err.Error(), "cannot be read") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s waits for the pipe", name)
+			if w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // lets it go
+				w.Close()
+			}
+			<-said
+		}
+	}
+}
+
+// TestPolicyFileNames: what apply shows is what counts, so a file has a name that can be shown and kept.
+func TestPolicyFileNames(t *testing.T) {
+	for _, name := range []string{"a\x1b[2J.test.yaml", "a\n  + b.test.yaml", "a\xff.cedar", "a\xff.test.yaml", "a\u202eb.test.yaml", "a\u200b.cedar"} {
+		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+		text := "tests: []\n"
+		if strings.HasSuffix(name, ".cedar") {
+			text = "// none\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readPolicyDir(dir); bailey.KindOf(err) != bailey.Invalid || strings.ContainsFunc(err.Error(), strange) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestDifferenceHidesNothing: the end of a long line is shown like its beginning.
+func TestDifferenceHidesNothing(t *testing.T) {
+	long := "permit (principal, action, resource)" + strings.Repeat(" ", 5000) + `unless { "the end" == "" };`
+	shown := difference("forbid (principal, action, resource);\n", long+"\n")
+	if !strings.Contains(shown, `unless { "the end" == "" };`) {
+		t.Errorf("%.400s", shown)
+	}
+	if s := difference("", "a\u00a0b\u2003c\u3164d\ufe0fe\u2800f\u034fg ü\n"); s != "  + a\\u00a0b\\u2003c\\u3164d\\ufe0fe\\u2800f\\u034fg ü\n" {
+		t.Errorf("%q", s)
+	}
+	for line := range strings.Lines(shown) {
+		if len([]rune(line)) > 310 {
+			t.Errorf("a line of %d characters", len([]rune(line)))
+		}
+	}
+}
+
+// TestApplyIsWhatWasShown: files that change between the two looks, and a policy that another applied meanwhile, are
+// refused; what is noted is what was applied, and it is kept first.
+func TestApplyIsWhatWasShown(t *testing.T) {
+	r, noted := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := seen.(proposed)
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, "another"), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("held against another: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "b.cedar"), []byte("// none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("a file more: %v", err)
+	}
+	if len(*noted) != 0 || r.Applied().Digest != "" || r.now.Load().files.digest() == p.Digest {
+		t.Fatalf("applied all the same: %+v", *noted)
+	}
+	if err := os.Remove(filepath.Join(dir, "b.cedar")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{Principal: bailey.Principal{Person: "ada"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != gateway.Env || n[0].Person != "ada" || n[0] != r.Applied() {
+		t.Errorf("%+v", n)
+	}
+	if f, err := r.kept(p.Digest); err != nil || f.digest() != p.Digest {
+		t.Errorf("%+v %v", f, err)
+	}
+}
+
+// TestApplyWithoutRecord: what cannot be kept, or not be noted, takes no effect.
+func TestApplyWithoutRecord(t *testing.T) {
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	for name, spoil := range map[string]func(*rulebook){
+		"kept": func(r *rulebook) {
+			if err := os.WriteFile(filepath.Join(string(r.home), keptPolicies), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"noted": func(r *rulebook) {
+			r.note = func(context.Context, string, any) error { return errors.New("the disk is full") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := bookForTest(t, appliedPolicy{})
+			before := r.Engine().Digest()
+			seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoil(r)
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err == nil {
+				t.Error("applied")
+			}
+			if r.Engine().Digest() != before || r.Applied().Policy != "" {
+				t.Errorf("it takes effect: %+v", r.Applied())
+			}
+		})
+	}
+}
+
+// TestKeptPolicyIsTheOne: what is kept is read by its digest alone, and one that is another denies everything.
+func TestKeptPolicyIsTheOne(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	f, err := readPolicyDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.keep(f); err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range []string{"", "../policies/" + f.digest()[:52], strings.ToUpper(f.digest()), f.digest()[:63], f.digest() + "0"} {
+		if _, err := r.kept(digest); bailey.KindOf(err) != bailey.Invalid {
+			t.Errorf("%q: %v", digest, err)
+		}
+	}
+	if _, err := r.kept(strings.Repeat("0", 64)); bailey.KindOf(err) != bailey.NotFound {
+		t.Errorf("nobody's: %v", err)
+	}
+	file := filepath.Join(string(r.home), keptPolicies, f.digest()+".json")
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	for name, text := range map[string]string{
+		"another rule": `[{"name":"a.cedar","text":"@id(\"all\") permit (principal, action == Action::\"system.echo\", resource);"}]`,
+		"another name": fmt.Sprintf(`[{"name":"b.cedar","text":%q}]`, allowsDate),
+		"nothing":      `[]`,
+		"a field more": fmt.Sprintf(`[{"name":"a.cedar","text":%q,"more":1}]`, allowsDate),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.kept(f.digest()); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		again, err := openRulebook(&rulebook{home: r.home, catalog: r.catalog, meter: r.meter, log: r.log}, appliedPolicy{Digest: f.digest(), Policy: "p", Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.HasSuffix(d.Reason, "nothing is allowed") || d.Hint == "" {
+			t.Errorf("%s: an agent is told: %+v", name, d)
+		}
+		var s status
+		if again.status(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
+			t.Errorf("%s: a person is told: %s", name, s.Fault)
+		}
+	}
+}
+
+// TestPolicyDigest: no file, name or byte of a policy moves without another digest.
+func TestPolicyDigest(t *testing.T) {
+	seen := map[string]string{}
+	for name, files := range map[string]map[string]string{
+		"one": {"a.cedar": "x"}, "renamed": {"b.cedar": "x"}, "changed": {"a.cedar": "y"}, "split": {"a.cedar": "", "b.cedar": "x"},
+		"tests": {"a.cedar": "x", "b.test.yaml": "x"}, "budgets": {"a.cedar": "x", "budgets.yaml": "x"}, "moved": {"a.cedar": "xb.cedar"},
+	} {
+		var f policyFiles
+		for n, text := range files {
+			if err := f.add(policy.Source{Name: n, Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if other, twice := seen[f.digest()]; twice {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[f.digest()] = name
+	}
+}
+
+// TestBudgetsAtStart: what a budget bounds waits until the ledger was read, and then has used what it had; no dry run and
+// no denied call counts.
+func TestBudgetsAtStart(t *testing.T) {
+	ktest.Require(t, "userns")
+	s := spineForTest(t)
+	call := func(dry bool) error {
+		return s.gate.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, DryRun: dry, Session: bailey.Session{ID: bailey.NewSessionID()}}).Err
+	}
+	if err := errors.Join(call(false), call(true), call(false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Kill(t.Context(), "", ""); err != nil || call(false) == nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	s.since = time.Now()
+	s.budgets.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 3}})
+	s.holdBudgets()
+	if err := call(false); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "still read") {
+		t.Errorf("held: %v", err)
+	}
+	s.recallBudgets(t.Context())
+	if b := s.budgets.State(); len(b) != 1 || b[0].Calls != 2 || b[0].Wall <= 0 {
+		t.Errorf("%+v", b)
+	}
+	if err := call(false); err != nil {
+		t.Errorf("the third: %v", err)
+	}
+	if err := call(false); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("the fourth: %v", err)
+	}
+}
