@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -301,5 +302,104 @@ func TestBudgetsAtStart(t *testing.T) {
 	}
 	if err := call(false); bailey.KindOf(err) != bailey.Denied {
 		t.Errorf("the fourth: %v", err)
+	}
+}
+
+// TestSignerIsAsked: where settings name keys, what nobody of them signed is not shown as if it could be applied, nor applied.
+func TestSignerIsAsked(t *testing.T) {
+	r, noted := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.signers = func() []string {
+		return []string{"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}
+	}
+	for name, q := range map[string]gateway.Query{"unsigned": asksFor(dir, seen.(proposed).Digest, ""), "built in": asksFor("", seen.(proposed).Digest, "")} {
+		if _, err := r.compare(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+			t.Errorf("%s is shown: %v", name, err)
+		}
+		if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied {
+			t.Errorf("%s is applied: %v", name, err)
+		}
+	}
+	q := asksFor(dir, seen.(proposed).Digest, "")
+	q.Args["signature"] = "no signature"
+	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Invalid {
+		t.Errorf("badly signed: %v", err)
+	}
+	r.signers = func() []string { return nil }
+	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
+		t.Errorf("signed where nobody is trusted: %v, noted %v", err, *noted)
+	}
+	if _, err := r.compare(t.Context(), asksFor("policy", "", ""), bailey.Call{}); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
+		t.Errorf("relative to the gateway's own directory: %v", err)
+	}
+}
+
+// TestApplyDiffers: what is in force says whether there is anything to apply, by which way it came.
+func TestApplyDiffers(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	differs := func(dir string) bool {
+		t.Helper()
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.(proposed).Differs
+	}
+	same := rulesIn(t, map[string]string{policy.Starter().Name: string(policy.Starter().Text)})
+	if differs("") || !differs(same) {
+		t.Errorf("of what is built in: built in %v, its files %v", differs(""), differs(same))
+	}
+	seen, _ := r.compare(t.Context(), asksFor(same, "", ""), bailey.Call{})
+	if _, err := r.apply(t.Context(), asksFor(same, seen.(proposed).Digest, ""), bailey.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	if !differs("") || differs(same) {
+		t.Errorf("of its files: built in %v, its files %v", differs(""), differs(same))
+	}
+	e := *r.now.Load()
+	e.fault = errors.New("it is gone")
+	r.now.Store(&e)
+	if !differs(same) {
+		t.Error("what cannot be used is in use")
+	}
+}
+
+// TestKeptIsRead: a gateway that starts anew decides by what was applied, budgets too; one whose packs fail the policy's
+// tests allows nothing.
+func TestKeptIsRead(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{
+		"a.cedar": allowsDate, "budgets.yaml": "budgets:\n  - {id: few, calls: 1}\n",
+		"a.test.yaml": "tests:\n  - {name: the date, call: system.date, expect: allow}\n",
+	})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	open := func(c *pack.Catalog) *rulebook {
+		again, err := openRulebook(&rulebook{home: r.home, catalog: c, meter: gateway.NewBudgets(nil), log: r.log}, r.Applied())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	again := open(r.catalog)
+	if again.Engine().Digest() != r.Engine().Digest() || len(again.meter.State()) != 1 || again.now.Load().fault != nil || again.Applied() != r.Applied() {
+		t.Errorf("%+v, fault %v", again.Applied(), again.now.Load().fault)
+	}
+	none, err := pack.Load(fstest.MapFS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again = open(none)
+	if d := again.Decide(bailey.Request{Capability: "system.date"}); again.now.Load().fault == nil || d.Effect != bailey.Deny || d.Reason != noPolicy || again.Applied() != r.Applied() {
+		t.Errorf("other packs: %+v, fault %v", d, again.now.Load().fault)
 	}
 }

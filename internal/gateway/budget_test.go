@@ -192,8 +192,15 @@ func TestBudgetMakesRoom(t *testing.T) {
 		t.Errorf("one that is known: %v", err)
 	}
 	now = now.Add(time.Hour)
+	if _, err := b.Take(asked("s", "0", "git.log")); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
 	if err := take("one more"); err != nil {
 		t.Errorf("an hour later: %v", err)
+	}
+	if err := take("0"); err == nil {
+		t.Error("the call that still runs was forgotten")
 	}
 }
 
@@ -220,7 +227,7 @@ func TestBudgetAllowance(t *testing.T) {
 func TestBudgetRemembers(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	b := NewBudgets(func() time.Time { return now })
-	b.Set([]bailey.Budget{{ID: "s", Session: true, Calls: 1}, {ID: "hourly", Agent: true, Within: time.Hour, Calls: 3, CPU: time.Minute}, {ID: "daily", Agent: true, Within: 24 * time.Hour, Calls: 9},
+	b.Set([]bailey.Budget{{ID: "s", Session: true, Within: time.Hour, Calls: 1}, {ID: "hourly", Agent: true, Within: time.Hour, Calls: 3, CPU: time.Minute}, {ID: "daily", Agent: true, Within: 24 * time.Hour, Calls: 9},
 		{ID: "other", Agent: true, Within: time.Hour, Calls: 9, Capabilities: []bailey.CapabilityID{"git.diff"}}})
 	if b.Memory() != 24*time.Hour {
 		t.Errorf("looks back %v", b.Memory())
@@ -259,5 +266,45 @@ func TestBudgetHolds(t *testing.T) {
 	}
 	if _, err := b.Take(asked("s", "a", "git.log")); bailey.KindOf(err) != bailey.Denied {
 		t.Errorf("what was remembered does not count: %v", err)
+	}
+}
+
+// TestBudgetSet: a budget that is applied anew goes on with what was used, one that is gone is forgotten, and a call that
+// was counted before settles nothing after.
+func TestBudgetSet(t *testing.T) {
+	few, other := bailey.Budget{ID: "few", Session: true, Calls: 2}, bailey.Budget{ID: "other", Session: true, Calls: 2}
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{few})
+	a, err := b.Take(asked("s", "a", "git.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few.Calls = 1
+	b.Set([]bailey.Budget{few, other})
+	if _, err := b.Take(asked("s", "a", "git.log")); err == nil {
+		t.Error("what was used is forgotten")
+	}
+	b.End("s")
+	b.Set([]bailey.Budget{other})
+	b.Set([]bailey.Budget{few})
+	if _, err := b.Take(asked("s", "a", "git.log")); err != nil {
+		t.Errorf("what is gone still counts: %v", err)
+	}
+	a.Settle(gate.Use{})
+	if s := b.State(); len(s) != 1 || s[0].Open != 1 {
+		t.Errorf("a call of before settles another's account: %+v", s)
+	}
+}
+
+// TestBudgetOfPersons: the same agent of two people is two agents.
+func TestBudgetOfPersons(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 1}})
+	for _, person := range []string{"ada", "bob"} {
+		r := asked("s", "a", "git.log")
+		r.Principal.Person = person
+		if _, err := b.Take(r); err != nil {
+			t.Errorf("%s: %v", person, err)
+		}
 	}
 }
