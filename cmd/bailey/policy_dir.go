@@ -111,7 +111,7 @@ func readPolicyDir(dir string) (f policyFiles, err error) {
 		}
 		text, err := readPolicyFile(root, e, left)
 		if err != nil {
-			return f, unreadablePolicy(filepath.Join(dir, e.Name()), err)
+			return f, unreadablePolicy(filepath.Join(dir, visible(e.Name())), err)
 		}
 		left -= int64(len(text))
 		if err := f.add(policy.Source{Name: e.Name(), Text: text}); err != nil {

@@ -27,12 +27,12 @@ const policyEvent = "policy.apply"
 
 // appliedPolicy is the policy that an operator applied last. The zero one is the starter policy, built in.
 type appliedPolicy struct {
-	Digest   string           `json:"digest"`           // of all its files, see policyFiles
-	Policy   string           `json:"policy"`           // of the rules, as receipts have it
-	Dir      string           `json:"dir,omitempty"`    // where they lay
-	Rules    int              `json:"rules"`            // how many
-	Tests    int              `json:"tests"`            // that passed
-	Budgets  int              `json:"budgets"`          //
+	Digest   string           `json:"digest"`        // of all its files, see policyFiles
+	Policy   string           `json:"policy"`        // of the rules, as receipts have it
+	Dir      string           `json:"dir,omitempty"` // where they lay
+	Rules    int              `json:"rules"`         // how many
+	Tests    int              `json:"tests"`         // that passed
+	Budgets  int              `json:"budgets"`
 	Signer   *policySigner    `json:"signer,omitempty"` // who signed the digest
 	At       time.Time        `json:"at,omitzero"`
 	Operator gateway.Operator `json:"operator,omitempty"`

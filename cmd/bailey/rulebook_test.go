@@ -403,3 +403,10 @@ func TestKeptIsRead(t *testing.T) {
 		t.Errorf("other packs: %+v, fault %v", d, again.now.Load().fault)
 	}
 }
+
+// fixedRules is a rulebook with rules that nobody changes.
+func fixedRules(e *policy.Engine) *rulebook {
+	r := &rulebook{meter: gateway.NewBudgets(nil)}
+	r.use(edition{engine: e})
+	return r
+}
