@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -404,9 +406,70 @@ func TestKeptIsRead(t *testing.T) {
 	}
 }
 
-// fixedRules is a rulebook with rules that nobody changes.
-func fixedRules(e *policy.Engine) *rulebook {
-	r := &rulebook{meter: gateway.NewBudgets(nil)}
-	r.use(edition{engine: e})
-	return r
+// TestAppliesAreOneByOne: of two that are held against the same policy, one is applied.
+func TestAppliesAreOneByOne(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	r.note = func(context.Context, string, any) error { time.Sleep(50 * time.Millisecond); return nil }
+	var all sync.WaitGroup
+	var applied atomic.Int64
+	for i := range 4 {
+		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate, "b.cedar": fmt.Sprintf("// %d\n", i)})
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err == nil {
+				applied.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := applied.Load(); n != 1 {
+		t.Errorf("%d were applied", n)
+	}
+}
+
+// TestStopReason: why everything stops is told to every agent, so it is short and hides secrets; who asked may be gone.
+func TestStopReason(t *testing.T) {
+	s := spineForTest(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct{ reason, want string }{
+		{"it reads ghp_" + strings.Repeat("a1B2", 9), "it reads [REDACTED_"}, {strings.Repeat("x", 2*maxKillReason+1), ""},
+	} {
+		if _, err := s.stop(gone, gateway.Query{Args: map[string]any{"reason": c.reason}}, bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}); err != nil {
+			t.Fatal(err)
+		}
+		if k := s.kill.State(); !k.On() || !strings.HasPrefix(k.Reason, c.want) || len(k.Reason) > maxKillReason || strings.Contains(k.Reason, "ghp_") {
+			t.Errorf("%+v", k)
+		}
+		if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBudgetsOfManyCalls: of more receipts than one answer of the index holds, each counts once.
+func TestBudgetsOfManyCalls(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeReceipts(t, filepath.Join(home, "ledger"), 1500)
+	s := &stack{log: slog.New(slog.DiscardHandler), home: gateway.Home(home), since: time.Now()}
+	t.Cleanup(s.close)
+	var err error
+	if s.workspaces, err = s.spine(s.home, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.budgets.Set([]bailey.Budget{{ID: "ever", Agent: true, Within: 100 * 365 * 24 * time.Hour, Calls: 1}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.rememberBudgets(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.budgets.State(); len(b) != 1 || b[0].Calls != 1500 {
+		t.Errorf("%+v", b)
+	}
 }
