@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
 )
 
 // TestSandboxDisabled: on a platform without a cage each of these says so when it starts, and nowhere else does.
@@ -67,4 +70,32 @@ func fixedRules(e *policy.Engine) *rulebook {
 	r := &rulebook{meter: gateway.NewBudgets(nil)}
 	r.use(edition{engine: e})
 	return r
+}
+
+// TestToolsThatMayRun: an agent is offered what some call of it may come to run, by the policy of now.
+func TestToolsThatMayRun(t *testing.T) {
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := func(more string) (ids []bailey.CapabilityID) {
+		rules, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(more)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range (doorOfMCP{&stack{catalog: catalog, rules: fixedRules(rules)}}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
+			ids = append(ids, tool.ID)
+		}
+		return ids
+	}
+	if ids := offered(""); !slices.Contains(ids, "git.log") || slices.Contains(ids, "git.commit") {
+		t.Errorf("by the starter policy: %v", ids)
+	}
+	commits := `@id("commits") permit (principal, action == Action::"git.commit", resource) when { context.cage == "full" };`
+	if ids := offered(commits); !slices.Contains(ids, "git.commit") || slices.Contains(ids, "git.push") {
+		t.Errorf("with a rule for commits: %v", ids)
+	}
+	if ids := offered(strings.Replace(commits, "principal,", `principal == Agent::"other",`, 1)); slices.Contains(ids, "git.commit") {
+		t.Errorf("with a rule for another agent: %v", ids)
+	}
 }

@@ -275,9 +275,14 @@ func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	return d.s.limit.Do(ctx, call)
 }
 
-func (d doorOfMCP) Tools(context.Context, bailey.Principal) []mcp.Tool {
+// Tools leaves out what is denied whatever the call says: an agent that sees a tool tries it.
+func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
+	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.catalog.All() {
+		if rules.Never(m.ID, p.Agent) {
+			continue
+		}
 		tools = append(tools, mcp.Tool{
 			ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(),
 			ReadOnly:    m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly,
