@@ -194,7 +194,7 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, q.Expires.UTC().Format(time.RFC3339))}
+			Hint:    fmt.Sprintf("approval %s %s", q.ID, answer.Reason)}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
@@ -206,27 +206,42 @@ func (c *course) approve(ctx context.Context) error {
 }
 
 func (c *course) question() bailey.Question {
-	argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
-	now := time.Now()
+	cage := c.cage()
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
-		Call: c.manifest.ID, Argv: texts(argv), Dir: c.hide(c.job.Dir),
+		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
 		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
-		Rules:  c.decision.Asks, AskedAt: now, Expires: now.Add(bailey.ApprovalTTL), Wait: c.call.Wait,
+		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
+		EnvNames: names(c.job.Env), Rules: c.decision.Asks, Wait: c.call.Wait,
 	}
-	for _, r := range q.Rules {
-		if r.TTL > 0 && now.Add(r.TTL).Before(q.Expires) {
-			q.Expires = now.Add(r.TTL)
-		}
+	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
+		q.Plan.Text = "withheld"
+	}
+	for _, arg := range append([]string{c.job.Command}, c.argv...) {
+		q.Argv = append(q.Argv, c.shown(arg))
+	}
+	for _, w := range c.manifest.Wants() {
+		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q
+}
+
+func (c *course) shown(s string) bailey.Shown {
+	return bailey.Shown{Text: c.hide(s), Value: bailey.NewSecret(s)}
 }
 
 // confirm lets the policy of now decide, with the grants in hand: a new forbid, a new ask or a later
 // hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
 // which approve has seen.
 func (c *course) confirm(context.Context) error {
+	policy, err := c.stillAsked()
+	if err != nil {
+		return err
+	}
 	d := c.Policy.Decide(c.request())
+	if len(c.granted) > 0 && d.Effect != bailey.Deny && d.Policy != policy {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed while this call was decided", Hint: "call again"}
+	}
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
 		d.Reason = "the rules ask for another approval now: " + d.Reason
@@ -234,6 +249,28 @@ func (c *course) confirm(context.Context) error {
 	}
 	c.decision = d
 	return c.denial(d)
+}
+
+// stillAsked wants each rule that asks by now to be one that was granted, as it read then: a grant enters policy under
+// the rule's id, which another rule may have by now. It returns the digest of the policy that it asked.
+func (c *course) stillAsked() (policy string, err error) {
+	if len(c.granted) == 0 {
+		return "", nil
+	}
+	r := c.request()
+	r.Approvals = nil
+	d := c.Policy.Decide(r)
+	if d.Effect == bailey.Ask {
+		for _, now := range d.Asks {
+			same := func(was bailey.Rule) bool { return was.ID == now.ID && was.Digest == now.Digest }
+			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, same) {
+				c.decision = bailey.Decision{Rules: d.Rules, Policy: d.Policy, Reason: d.Reason}
+				return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s was rewritten while a person was asked", now.ID),
+					Hint: "call again, so that a person answers the rule of now"}
+			}
+		}
+	}
+	return d.Policy, nil
 }
 
 // budget takes what the call may use; release settles it.

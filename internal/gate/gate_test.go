@@ -236,7 +236,7 @@ func TestApprovedRuns(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
 	res := w.gate().Do(t.Context(), call())
-	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "take", "lend", "run -- hello", "post", "outcome"}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "decide", "take", "lend", "run -- hello", "post", "outcome"}
 	if res.Err != nil || !slices.Equal(w.did, want) || res.Approval == "" {
 		t.Errorf("%v\ndid %v", res.Err, w.did)
 	}
