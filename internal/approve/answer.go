@@ -103,12 +103,16 @@ func (u *Queue) proven(e *entry, g Given) (Approver, error) {
 	if by.Name == "" {
 		return Approver{}, &bailey.Error{Kind: bailey.Internal, Message: "an answer of nobody was proven"}
 	}
-	roles, _, _ := bailey.Combine(e.q.Rules)
+	roles, count, _ := bailey.Combine(e.q.Rules)
 	for _, role := range roles {
 		if !slices.Contains(by.Roles, role) {
 			return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s does not hold the role %s, which the question wants", by.Name, role),
 				Hint: "it takes an approver of settings.yaml with " + strings.Join(roles, " and ")}
 		}
+	}
+	if by.Level == Local && count > 1 {
+		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", count),
+			Hint: "name approvers in settings.yaml, and have them sign"}
 	}
 	return by, nil
 }

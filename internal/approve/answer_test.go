@@ -170,6 +170,16 @@ func TestWithoutTheRole(t *testing.T) {
 	})
 }
 
+// TestUnsignedIsNoQuorum: nobody counts for two without a key, whatever name they come under.
+func TestUnsignedIsNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, _ := asked(t, b, bailey.Rule{ID: "two", Count: 2})
+		u.c.Prove = func(_ []byte, g Given) (Approver, error) { return Approver{Name: g.Person, Level: Local}, nil }
+		refused(t, u, b, Given{Question: q.ID, Digest: q.Digest, Grant: true, Person: "ada"}, bailey.Denied)
+	})
+}
+
 // TestRevokedApprover: who is none any more counts no longer, not even with an answer that was taken.
 func TestRevokedApprover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
