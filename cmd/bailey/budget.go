@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -35,13 +36,34 @@ func (s *stack) budget(context.Context, gateway.Query, bailey.Call) (any, error)
 	return spendings{s.budgets.State()}, nil
 }
 
+// recallPatience is how long a gateway that starts keeps its callers waiting for what was used of budgets. Beyond it they
+// are answered, and what a budget bounds is refused until that is known: of a million calls it takes minutes, and the kill
+// switch cannot wait for them.
+const recallPatience = time.Second
+
+// holdBudgets lets nothing run that a budget bounds before rememberBudgets is through.
+func (s *stack) holdBudgets() {
+	if s.budgets.Memory() > 0 {
+		s.budgets.Hold(&bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets is still read from the ledger", Hint: "call again in a minute"})
+	}
+}
+
+// recallBudgets remembers, and lets go. What cannot be remembered keeps holding: an operator may still apply a policy
+// without budgets.
+func (s *stack) recallBudgets(ctx context.Context) {
+	err := s.rememberBudgets(ctx)
+	if s.budgets.Hold(err); err != nil {
+		s.log.Error("what was used of the budgets is not known", "err", err)
+	}
+}
+
 // rememberBudgets counts what was called while other gateways ran, as far as a budget looks back.
 func (s *stack) rememberBudgets(ctx context.Context) error {
 	memory := s.budgets.Memory()
 	if memory == 0 {
 		return nil
 	}
-	f := ledger.Filter{Since: time.Now().Add(-memory), Oldest: true, Limit: ledger.MaxLimit}
+	f := ledger.Filter{Since: time.Now().Add(-memory), Until: s.since, Oldest: true, Limit: ledger.MaxLimit}
 	for {
 		page, err := s.index.Find(ctx, f)
 		if err != nil {
@@ -82,7 +104,7 @@ func (a *app) budgetWords(s spendings) {
 		case !b.Limit.Session || b.Since.IsZero():
 			until = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(b.Budget), cmp.Or(of, "-"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(b.Budget), cmp.Or(strings.TrimSpace(of), "-"),
 			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
 			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
 	}

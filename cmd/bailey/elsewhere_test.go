@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/policy"
 )
 
 // TestSandboxDisabled: on a platform without a cage each of these says so when it starts, and nowhere else does.
@@ -59,4 +60,11 @@ func TestStatusElsewhere(t *testing.T) {
 	if f := bareFinding(); f.State != warning || f.Cure == "" || f.Tried != disabled {
 		t.Errorf("%+v", f)
 	}
+}
+
+// fixedRules is a rulebook with rules that nobody changes.
+func fixedRules(e *policy.Engine) *rulebook {
+	r := &rulebook{meter: gateway.NewBudgets(nil)}
+	r.use(edition{engine: e})
+	return r
 }

@@ -143,10 +143,10 @@ func difference(old, now string) string {
 	}
 	var out strings.Builder
 	for _, l := range a {
-		fmt.Fprintf(&out, "  - %s\n", visible(l))
+		whole(&out, '-', l)
 	}
 	for _, l := range b {
-		fmt.Fprintf(&out, "  + %s\n", visible(l))
+		whole(&out, '+', l)
 	}
 	return out.String()
 }
@@ -158,19 +158,43 @@ func splitLines(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// visible is a line as a terminal may show it: nothing in it moves the cursor or hides, and it ends.
+// lineWidth is how much of a line, in characters, stands in one line of a terminal.
+const lineWidth = 300
+
+// whole shows a line that comes or goes, a long one in pieces: what is confirmed unseen could say anything.
+func whole(out *strings.Builder, sign byte, line string) {
+	rest := []rune(escaped(line))
+	for mark := " "; ; mark = "…" {
+		n := min(len(rest), lineWidth)
+		fmt.Fprintf(out, "  %c%s%s\n", sign, mark, string(rest[:n]))
+		if rest = rest[n:]; len(rest) == 0 {
+			return
+		}
+	}
+}
+
+// visible is a line as a terminal may show it, and it ends.
 func visible(line string) string {
-	const width = 300
+	if r := []rune(escaped(line)); len(r) > lineWidth {
+		return string(r[:lineWidth]) + "…"
+	}
+	return escaped(line)
+}
+
+// escaped is a line of which nothing moves the cursor or hides.
+func escaped(line string) string {
 	var out strings.Builder
-	for i, r := range line {
-		switch {
-		case i > width:
-			return out.String() + "…"
-		case r == '\t' || r == ' ' || unicode.IsGraphic(r):
+	for _, r := range line {
+		if r == '\t' || r == ' ' || unicode.IsGraphic(r) && !blank(r) {
 			out.WriteRune(r)
-		default:
+		} else {
 			fmt.Fprintf(&out, "\\u%04x", r)
 		}
 	}
 	return out.String()
+}
+
+// blank tells of characters that are graphic by their category and that nobody sees, or takes for a common blank.
+func blank(r rune) bool {
+	return r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }

@@ -14,11 +14,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
@@ -239,7 +241,7 @@ func TestPolicyDirectory(t *testing.T) {
 	}
 	for _, name := range []string{"rules.ceddar", "c.cedar~", "CEDAR", "budgets.yml", "x\x1b[2J"} {
 		put(name, "")
-		refused("in the policy's directory is none of")
+		refused("in the policy's directory is no")
 		os.Remove(filepath.Join(dir, name))
 	}
 	if err := os.Mkdir(filepath.Join(dir, "d.cedar"), 0o700); err != nil {
@@ -252,10 +254,18 @@ func TestPolicyDirectory(t *testing.T) {
 	}
 	refused("is no regular file")
 	os.Remove(filepath.Join(dir, "l.cedar"))
+	if err := syscall.Mkfifo(filepath.Join(dir, "p.cedar"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("is no regular file")
+	os.Remove(filepath.Join(dir, "p.cedar"))
+	put("u.cedar", "// \xff")
+	refused("u.cedar is not UTF-8")
+	os.Remove(filepath.Join(dir, "u.cedar"))
 	if err := os.Truncate(filepath.Join(dir, "a.cedar"), maxPolicyBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	refused("a policy is 67108864 bytes at most")
+	refused("a policy is 4194304 bytes at most")
 	os.Remove(filepath.Join(dir, "a.cedar"))
 	for i := range maxPolicyFiles {
 		put(fmt.Sprint(i, ".cedar"), "")
@@ -284,5 +294,37 @@ func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
 				return
 			}
 		}
+	}
+}
+
+// TestPastOfAKill: what the switch refused, or a policy that cannot be used, says nothing of the rules: it is neither
+// replayed nor taken for a denial when rules are suggested.
+func TestPastOfAKill(t *testing.T) {
+	ktest.Require(t, "userns")
+	s := spineForTest(t)
+	h := historian{catalog: s.catalog}
+	call := func() policy.Past {
+		t.Helper()
+		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
+		page, err := s.index.Find(t.Context(), ledger.Filter{ID: res.Receipt})
+		if err != nil || len(page.Records) != 1 || bailey.KindOf(res.Err) != bailey.Denied {
+			t.Fatalf("%+v %v %+v", page, err, res)
+		}
+		return h.past(page.Records[0])
+	}
+	if _, err := s.kill.Kill(t.Context(), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if p := call(); p.Unknown != pastWall {
+		t.Errorf("killed: %q", p.Unknown)
+	}
+	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	e := *s.rules.now.Load()
+	e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "it is gone"}
+	s.rules.now.Store(&e)
+	if p := call(); p.Unknown != pastWall {
+		t.Errorf("without a policy: %q", p.Unknown)
 	}
 }

@@ -153,7 +153,7 @@ func (p proposed) words() string {
 func indented(s string) string {
 	var b strings.Builder
 	for _, l := range splitLines(s) {
-		b.WriteString("  " + visible(l) + "\n")
+		b.WriteString("  " + escaped(l) + "\n")
 	}
 	return b.String()
 }
@@ -195,7 +195,11 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	p.Rules, p.Tests, p.Budgets = e.engine.Len(), e.tests, len(e.budgets)
 	p.Differs = now.fault != nil || now.files.digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "") ||
 		p.Signer != nil && (r.applied.Signer == nil || *r.applied.Signer != *p.Signer)
-	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(now.files, files)
+	before := now.files
+	if p.Dir != "" && r.applied.Digest == "" {
+		before = withStarterTests(before) // as `policy init` wrote them
+	}
+	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(before, files)
 	return p, e, nil
 }
 

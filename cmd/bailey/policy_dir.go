@@ -36,7 +36,7 @@ const (
 	rulesEnding, testsEnding, budgetsName = ".cedar", ".test.yaml", "budgets.yaml"
 
 	maxPolicyFiles = 1000
-	maxPolicyBytes = 64 << 20
+	maxPolicyBytes = 4 << 20 // what changes has to fit an answer of the gateway, and somebody reads it
 )
 
 // all are the files by name.
@@ -65,6 +65,8 @@ func (f policyFiles) digest() string {
 // add takes a file in where it belongs.
 func (f *policyFiles) add(s policy.Source) error {
 	switch {
+	case strings.ContainsFunc(s.Name, strange): // it could forge lines of what apply shows, and would not be kept as it is
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%+q in the policy's directory is no plain name", s.Name), Hint: "rename it, or move it away"}
 	case s.Name == budgetsName:
 		f.Budgets = append(f.Budgets, s)
 	case strings.HasSuffix(s.Name, rulesEnding):
@@ -87,7 +89,7 @@ func beside(name string) bool {
 
 // readPolicyDir reads a policy's directory. It follows no link that lies in there and waits for no pipe.
 func readPolicyDir(dir string) (f policyFiles, err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".") // of a pipe called dir nobody waits for the other end
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, &bailey.Error{Kind: bailey.NotFound, Message: "there is no policy in " + dir, Hint: "bailey policy init writes one to begin with"}
 	}
@@ -109,7 +111,7 @@ func readPolicyDir(dir string) (f policyFiles, err error) {
 		}
 		text, err := readPolicyFile(root, e, left)
 		if err != nil {
-			return f, unreadablePolicy(filepath.Join(dir, e.Name()), err)
+			return f, unreadablePolicy(filepath.Join(dir, visible(e.Name())), err)
 		}
 		left -= int64(len(text))
 		if err := f.add(policy.Source{Name: e.Name(), Text: text}); err != nil {

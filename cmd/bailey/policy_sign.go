@@ -61,7 +61,15 @@ func signer(digest, signature string, trusted []string) (*policySigner, error) {
 	return &policySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
 }
 
-// signerLines is one signer a line, for the difference that init shows.
+// signerChange is how who may sign changes, for the difference that init shows.
+func signerChange(old, now []string) string {
+	words := difference(signerLines(old), signerLines(now))
+	if len(old) > 0 && len(now) == 0 {
+		words += "  ! a policy needs no signature any more\n"
+	}
+	return words
+}
+
 func signerLines(signers []string) string {
 	var b strings.Builder
 	for _, s := range signers {

@@ -19,26 +19,34 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestReadme does what README.md tells a new user to do, in its order: a fresh clone, a home of its own, a
-// key in it. A line that begins with "$ " in a block ```sh is a command; "# exit N" at its end is its exit
-// code, 0 where it says nothing; the lines up to the next command stand in what it prints, in this order,
-// "…" for any text.
-func TestReadme(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program twice: runs without -short")
-	}
-	ktest.Require(t, "userns", "netns", "git", "go")
-	text, err := os.ReadFile("../../README.md")
+// TestReadme does what README.md tells a new user to do: a fresh clone, a home of its own, a key in it.
+func TestReadme(t *testing.T) { newcomer(t).walk(t, "README.md") }
+
+// TestPolicyGuide does what docs/policy.md tells a user to do who has installed Bailey. It is noon there, whatever the
+// time is here, for rules of the guide's own deny at night.
+func TestPolicyGuide(t *testing.T) {
+	u := newcomer(t)
+	u.env = append(u.env, "CGO_ENABLED=0", fmt.Sprintf("TZ=Etc/GMT%+d", time.Now().UTC().Hour()-12))
+	u.follow(t, step{words: "go install ./cmd/bailey"})
+	u.walk(t, "docs/policy.md")
+}
+
+// walk does what a document says, in its order. A line that begins with "$ " in a block ```sh is a command; "# exit N"
+// at its end is its exit code, 0 where it says nothing; one with <<'END' goes on to the line END. The lines up to the
+// next command stand in what it prints, in this order, "…" for any text.
+func (u *user) walk(t *testing.T, doc string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", doc))
 	if err != nil {
 		t.Fatal(err)
 	}
 	steps := commands(string(text))
 	if len(steps) < 10 {
-		t.Fatalf("only %d commands found: this test is not reading the README", len(steps))
+		t.Fatalf("only %d commands found: this test is not reading %s", len(steps), doc)
 	}
-	u := newcomer(t)
 	for _, s := range steps {
-		t.Run(s.words, func(t *testing.T) {
+		line, _, _ := strings.Cut(s.words, "\n")
+		t.Run(line, func(t *testing.T) {
 			switch name, _, _ := strings.Cut(s.words, " "); {
 			case strings.HasPrefix(s.words, "go test"):
 				t.Skip("this is the test that it runs")
@@ -53,7 +61,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// step is one command of the README and what it claims.
+// step is one command of a document and what the document claims of it.
 type step struct {
 	words  string
 	exit   int
@@ -65,10 +73,13 @@ var exitClaim = regexp.MustCompile(`\s+# exit (\d+)$`)
 // commands returns the steps of all ```sh blocks.
 func commands(text string) []step {
 	var steps []step
-	inside := false
+	inside, here := false, false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \n")
 		switch {
+		case here:
+			steps[len(steps)-1].words += "\n" + line
+			here = line != "END"
 		case strings.HasPrefix(line, "```"):
 			inside = line == "```sh"
 		case !inside || line == "":
@@ -78,6 +89,7 @@ func commands(text string) []step {
 				s.exit, _ = strconv.Atoi(m[1])
 				s.words = strings.TrimSuffix(s.words, m[0])
 			}
+			here = strings.HasSuffix(s.words, "<<'END'")
 			steps = append(steps, s)
 		case len(steps) > 0:
 			last := &steps[len(steps)-1]
@@ -96,6 +108,10 @@ type user struct {
 
 func newcomer(t *testing.T) *user {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program: runs without -short")
+	}
+	ktest.Require(t, "userns", "netns", "git", "go")
 	root := t.TempDir()
 	home, clone := filepath.Join(root, "me"), filepath.Join(root, "clone")
 	for _, dir := range []string{home, filepath.Join(home, ".ssh"), filepath.Join(root, "bin")} {
@@ -175,7 +191,7 @@ func (u *user) follow(t *testing.T, s step) {
 		t.Fatal(err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != s.exit {
-		t.Fatalf("$ %s\nended with %d, the README says %d\n%s", s.words, got, s.exit, &out)
+		t.Fatalf("$ %s\nended with %d, the document says %d\n%s", s.words, got, s.exit, &out)
 	}
 	if missing := absent(s.prints, out.String()); missing != "" {
 		t.Fatalf("$ %s\ndoes not print %q\n%s", s.words, missing, &out)
@@ -202,8 +218,8 @@ func absent(promised []string, out string) string {
 }
 
 func TestCommands(t *testing.T) {
-	got := commands("text\n```\n$ not this\n```\n```sh\n$ one  # exit 3\nout…\n\n$ two # comment\n```\n$ nor this\n")
-	want := []step{{"one", 3, []string{"out…"}}, {"two # comment", 0, nil}}
+	got := commands("text\n```\n$ not this\n```\n```sh\n$ one  # exit 3\nout…\n\n$ two # comment\n$ cat >f <<'END'\n$ x\n\nEND\ny\n```\n$ nor this\n")
+	want := []step{{"one", 3, []string{"out…"}}, {"two # comment", 0, nil}, {"cat >f <<'END'\n$ x\n\nEND", 0, []string{"y"}}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -219,7 +235,7 @@ var named = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+|[a-z0-9-]+\\.txtar)`
 func TestDocumentsNameWhatExists(t *testing.T) {
 	have := tests(t)
 	found := 0
-	for _, doc := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/design.md", "docs/jail.md", "docs/threat-model.md", "docs/operations.md"} {
+	for _, doc := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/design.md", "docs/jail.md", "docs/policy.md", "docs/threat-model.md", "docs/operations.md"} {
 		text, err := os.ReadFile(filepath.Join("../..", doc))
 		if err != nil {
 			t.Fatal(err)

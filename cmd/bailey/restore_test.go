@@ -328,10 +328,3 @@ func keptNowhere(t *testing.T, s *stack, secrets []string) {
 		t.Fatalf("%d files, %v", files, err)
 	}
 }
-
-// fixedRules is a rulebook with rules that nobody changes.
-func fixedRules(e *policy.Engine) *rulebook {
-	r := &rulebook{meter: gateway.NewBudgets(nil)}
-	r.use(edition{engine: e})
-	return r
-}

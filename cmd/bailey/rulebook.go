@@ -27,12 +27,12 @@ const policyEvent = "policy.apply"
 
 // appliedPolicy is the policy that an operator applied last. The zero one is the starter policy, built in.
 type appliedPolicy struct {
-	Digest   string           `json:"digest"`           // of all its files, see policyFiles
-	Policy   string           `json:"policy"`           // of the rules, as receipts have it
-	Dir      string           `json:"dir,omitempty"`    // where they lay
-	Rules    int              `json:"rules"`            // how many
-	Tests    int              `json:"tests"`            // that passed
-	Budgets  int              `json:"budgets"`          //
+	Digest   string           `json:"digest"`        // of all its files, see policyFiles
+	Policy   string           `json:"policy"`        // of the rules, as receipts have it
+	Dir      string           `json:"dir,omitempty"` // where they lay
+	Rules    int              `json:"rules"`         // how many
+	Tests    int              `json:"tests"`         // that passed
+	Budgets  int              `json:"budgets"`
 	Signer   *policySigner    `json:"signer,omitempty"` // who signed the digest
 	At       time.Time        `json:"at,omitzero"`
 	Operator gateway.Operator `json:"operator,omitempty"`
@@ -82,7 +82,7 @@ func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 		return nil, err
 	}
 	if err != nil {
-		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: "the policy that was applied last cannot be used, so nothing is allowed: " + err.Error(),
+		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
 			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
 		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // which denies everything
 		r.log.Error("the policy is not used", "why", err)
@@ -166,11 +166,14 @@ func failed(tests []policy.Failure) error {
 		Hint: "correct the rule or the test; bailey policy check runs them again"}
 }
 
-// Decide is the gate's policy.
+const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
+
+// Decide is the gate's policy. A denial for want of one names none, and what is wrong with that is for operators: it cites
+// rules, at length.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
-	if e.fault != nil { // no rule's denial: it carries no digest of rules
-		return bailey.Decision{Reason: e.fault.Error(), Hint: bailey.HintOf(e.fault)}
+	if e.fault != nil {
+		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.fault)}
 	}
 	return e.engine.Decide(q)
 }
@@ -195,7 +198,7 @@ func (r *rulebook) kept(digest string) (f policyFiles, err error) {
 	}
 	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the ledger names each that was applied: grep policy.apply in its files"}
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the files of " + keptPolicies + " in the home are named by the digests of those there are"}
 	}
 	if err != nil {
 		return f, err
@@ -232,13 +235,9 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(r.home), keptPolicies)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := r.home.Dir(keptPolicies)
 	if err != nil {
-		return err
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
 	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })

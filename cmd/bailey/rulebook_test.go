@@ -1,9 +1,12 @@
+//go:build linux
+
 package main
 
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,174 +14,462 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
+	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
 )
 
-// bookOf is a rulebook with the starter policy, whose notes go to note.
-func bookOf(t *testing.T, note func(kind string, data any) error) *rulebook {
+// bookForTest is a rulebook in a home of its own, and what it noted.
+func bookForTest(t *testing.T, last appliedPolicy) (*rulebook, *[]appliedPolicy) {
 	t.Helper()
 	catalog, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := openRulebook(&rulebook{home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), signers: func() []string { return nil },
-		note: func(_ context.Context, kind string, data any) error { return note(kind, data) }, log: slog.New(slog.NewTextHandler(io.Discard, nil))}, appliedPolicy{})
+	var noted []appliedPolicy
+	r, err := openRulebook(&rulebook{
+		home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler),
+		signers: func() []string { return nil },
+		note: func(_ context.Context, kind string, data any) error {
+			if kind != policyEvent {
+				return fmt.Errorf("noted %s", kind)
+			}
+			noted = append(noted, data.(appliedPolicy))
+			return nil
+		},
+	}, last)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r, &noted
 }
 
-// policyOf writes a policy that forbids one capability.
-func policyOf(t *testing.T, dir, forbidden string) string {
+const allowsDate = `@id("dates") permit (principal, action == Action::"system.date", resource);` + "\n"
+
+// rulesIn writes files into a new directory.
+func rulesIn(t *testing.T, files map[string]string) string {
 	t.Helper()
-	text := `@id("looks") permit (principal, action in Action::"builtin", resource);
-@id("not-this") @reason("not ` + forbidden + `") forbid (principal, action == Action::"` + forbidden + `", resource);`
-	if err := os.WriteFile(filepath.Join(dir, "own.cedar"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
 
-// shownOf is the query that applies what a compare has shown.
-func (r *rulebook) shownOf(t *testing.T, dir string) gateway.Query {
-	t.Helper()
-	q := gateway.Query{Verb: policyEvent, Operator: gateway.Env, Args: map[string]any{"dir": dir}}
-	got, err := r.compare(t.Context(), q, bailey.Call{})
+func asksFor(dir, digest, base string) gateway.Query {
+	return gateway.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: gateway.Env}
+}
+
+// TestPolicyDirIsAPipe: a pipe in place of the directory, or of the one that was applied, holds nobody up.
+func TestPolicyDirIsAPipe(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	pipe := filepath.Join(t.TempDir(), "policy")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.applied.Dir = pipe
+	for name, look := range map[string]func() error{
+		"compare": func() error {
+			_, err := r.compare(t.Context(), asksFor(pipe, "", ""), bailey.Call{})
+			return err
+		},
+		"drift": func() error { return errors.New(r.drift()) },
+	} {
+		said := make(chan error, 1)
+		go func() { said <- look() }()
+		select {
+		case err := <-said:
+			if err == nil || !strings.Contains(err.Error(), "cannot be read") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s waits for the pipe", name)
+			if w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // lets it go
+				w.Close()
+			}
+			<-said
+		}
+	}
+}
+
+// TestPolicyFileNames: what apply shows is what counts, so a file has a name that can be shown and kept.
+func TestPolicyFileNames(t *testing.T) {
+	for _, name := range []string{"a\x1b[2J.test.yaml", "a\n  + b.test.yaml", "a\xff.cedar", "a\xff.test.yaml", "a\u202eb.test.yaml", "a\u200b.cedar"} {
+		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+		text := "tests: []\n"
+		if strings.HasSuffix(name, ".cedar") {
+			text = "// none\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readPolicyDir(dir); bailey.KindOf(err) != bailey.Invalid || strings.ContainsFunc(err.Error(), strange) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestDifferenceHidesNothing: the end of a long line is shown like its beginning.
+func TestDifferenceHidesNothing(t *testing.T) {
+	long := "permit (principal, action, resource)" + strings.Repeat(" ", 5000) + `unless { "the end" == "" };`
+	shown := difference("forbid (principal, action, resource);\n", long+"\n")
+	if !strings.Contains(shown, `unless { "the end" == "" };`) {
+		t.Errorf("%.400s", shown)
+	}
+	if s := difference("", "a\u00a0b\u2003c\u3164d\ufe0fe\u2800f\u034fg ü\n"); s != "  + a\\u00a0b\\u2003c\\u3164d\\ufe0fe\\u2800f\\u034fg ü\n" {
+		t.Errorf("%q", s)
+	}
+	for line := range strings.Lines(shown) {
+		if len([]rune(line)) > 310 {
+			t.Errorf("a line of %d characters", len([]rune(line)))
+		}
+	}
+}
+
+// TestApplyIsWhatWasShown: files that change between the two looks, and a policy that another applied meanwhile, are
+// refused; what is noted is what was applied, and it is kept first.
+func TestApplyIsWhatWasShown(t *testing.T) {
+	r, noted := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := got.(proposed)
-	q.Args["digest"], q.Args["base"] = p.Digest, p.Applied.Digest
-	return q
-}
-
-func (r *rulebook) says(id bailey.CapabilityID) bailey.Decision {
-	input := map[string]any{}
-	if id == "system.echo" {
-		input["message"] = "x"
+	p := seen.(proposed)
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, "another"), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("held against another: %v", err)
 	}
-	return r.Decide(bailey.Request{Capability: id, Principal: bailey.Principal{Agent: "a"}, Target: bailey.Target{Kind: "local"}, Cage: "full", Time: time.Now(), Input: input})
+	if err := os.WriteFile(filepath.Join(dir, "b.cedar"), []byte("// none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+		t.Errorf("a file more: %v", err)
+	}
+	if len(*noted) != 0 || r.Applied().Digest != "" || r.now.Load().files.digest() == p.Digest {
+		t.Fatalf("applied all the same: %+v", *noted)
+	}
+	if err := os.Remove(filepath.Join(dir, "b.cedar")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{Principal: bailey.Principal{Person: "ada"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != gateway.Env || n[0].Person != "ada" || n[0] != r.Applied() {
+		t.Errorf("%+v", n)
+	}
+	if f, err := r.kept(p.Digest); err != nil || f.digest() != p.Digest {
+		t.Errorf("%+v %v", f, err)
+	}
 }
 
-// TestApplyIsWhatWasShown: of two that were shown against one base the first is applied and the second refused, and so is
-// a policy whose files changed since.
-func TestApplyIsWhatWasShown(t *testing.T) {
-	var noted atomic.Int64
-	r := bookOf(t, func(string, any) error { noted.Add(1); return nil })
-	a, b := policyOf(t, t.TempDir(), "system.date"), policyOf(t, t.TempDir(), "system.echo")
-	shown := []gateway.Query{r.shownOf(t, a), r.shownOf(t, b)}
-	var won, lost atomic.Int64
+// TestApplyWithoutRecord: what cannot be kept, or not be noted, takes no effect.
+func TestApplyWithoutRecord(t *testing.T) {
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	for name, spoil := range map[string]func(*rulebook){
+		"kept": func(r *rulebook) {
+			if err := os.WriteFile(filepath.Join(string(r.home), keptPolicies), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"noted": func(r *rulebook) {
+			r.note = func(context.Context, string, any) error { return errors.New("the disk is full") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := bookForTest(t, appliedPolicy{})
+			before := r.Engine().Digest()
+			seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoil(r)
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err == nil {
+				t.Error("applied")
+			}
+			if r.Engine().Digest() != before || r.Applied().Policy != "" {
+				t.Errorf("it takes effect: %+v", r.Applied())
+			}
+		})
+	}
+}
+
+// TestKeptPolicyIsTheOne: what is kept is read by its digest alone, and one that is another denies everything.
+func TestKeptPolicyIsTheOne(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	f, err := readPolicyDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.keep(f); err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range []string{"", "../policies/" + f.digest()[:52], strings.ToUpper(f.digest()), f.digest()[:63], f.digest() + "0"} {
+		if _, err := r.kept(digest); bailey.KindOf(err) != bailey.Invalid {
+			t.Errorf("%q: %v", digest, err)
+		}
+	}
+	if _, err := r.kept(strings.Repeat("0", 64)); bailey.KindOf(err) != bailey.NotFound {
+		t.Errorf("nobody's: %v", err)
+	}
+	file := filepath.Join(string(r.home), keptPolicies, f.digest()+".json")
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	for name, text := range map[string]string{
+		"another rule": `[{"name":"a.cedar","text":"@id(\"all\") permit (principal, action == Action::\"system.echo\", resource);"}]`,
+		"another name": fmt.Sprintf(`[{"name":"b.cedar","text":%q}]`, allowsDate),
+		"nothing":      `[]`,
+		"a field more": fmt.Sprintf(`[{"name":"a.cedar","text":%q,"more":1}]`, allowsDate),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.kept(f.digest()); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		again, err := openRulebook(&rulebook{home: r.home, catalog: r.catalog, meter: r.meter, log: r.log}, appliedPolicy{Digest: f.digest(), Policy: "p", Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := again.Decide(bailey.Request{Capability: "system.date"}); d.Effect != bailey.Deny || !strings.HasSuffix(d.Reason, "nothing is allowed") || d.Hint == "" {
+			t.Errorf("%s: an agent is told: %+v", name, d)
+		}
+		var s status
+		if again.status(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
+			t.Errorf("%s: a person is told: %s", name, s.Fault)
+		}
+	}
+}
+
+// TestPolicyDigest: no file, name or byte of a policy moves without another digest.
+func TestPolicyDigest(t *testing.T) {
+	seen := map[string]string{}
+	for name, files := range map[string]map[string]string{
+		"one": {"a.cedar": "x"}, "renamed": {"b.cedar": "x"}, "changed": {"a.cedar": "y"}, "split": {"a.cedar": "", "b.cedar": "x"},
+		"tests": {"a.cedar": "x", "b.test.yaml": "x"}, "budgets": {"a.cedar": "x", "budgets.yaml": "x"}, "moved": {"a.cedar": "xb.cedar"},
+	} {
+		var f policyFiles
+		for n, text := range files {
+			if err := f.add(policy.Source{Name: n, Text: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if other, twice := seen[f.digest()]; twice {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[f.digest()] = name
+	}
+}
+
+// TestBudgetsAtStart: what a budget bounds waits until the ledger was read, and then has used what it had; no dry run and
+// no denied call counts.
+func TestBudgetsAtStart(t *testing.T) {
+	ktest.Require(t, "userns")
+	s := spineForTest(t)
+	call := func(dry bool) error {
+		return s.gate.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, DryRun: dry, Session: bailey.Session{ID: bailey.NewSessionID()}}).Err
+	}
+	if err := errors.Join(call(false), call(true), call(false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Kill(t.Context(), "", ""); err != nil || call(false) == nil {
+		t.Fatal(err)
+	}
+	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+		t.Fatal(err)
+	}
+	s.since = time.Now()
+	s.budgets.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 3}})
+	s.holdBudgets()
+	if err := call(false); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "still read") {
+		t.Errorf("held: %v", err)
+	}
+	s.recallBudgets(t.Context())
+	if b := s.budgets.State(); len(b) != 1 || b[0].Calls != 2 || b[0].Wall <= 0 {
+		t.Errorf("%+v", b)
+	}
+	if err := call(false); err != nil {
+		t.Errorf("the third: %v", err)
+	}
+	if err := call(false); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("the fourth: %v", err)
+	}
+}
+
+// TestSignerIsAsked: where settings name keys, what nobody of them signed is not shown as if it could be applied, nor applied.
+func TestSignerIsAsked(t *testing.T) {
+	r, noted := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.signers = func() []string {
+		return []string{"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}
+	}
+	for name, q := range map[string]gateway.Query{"unsigned": asksFor(dir, seen.(proposed).Digest, ""), "built in": asksFor("", seen.(proposed).Digest, "")} {
+		if _, err := r.compare(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+			t.Errorf("%s is shown: %v", name, err)
+		}
+		if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied {
+			t.Errorf("%s is applied: %v", name, err)
+		}
+	}
+	q := asksFor(dir, seen.(proposed).Digest, "")
+	q.Args["signature"] = "no signature"
+	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Invalid {
+		t.Errorf("badly signed: %v", err)
+	}
+	r.signers = func() []string { return nil }
+	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
+		t.Errorf("signed where nobody is trusted: %v, noted %v", err, *noted)
+	}
+	if _, err := r.compare(t.Context(), asksFor("policy", "", ""), bailey.Call{}); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
+		t.Errorf("relative to the gateway's own directory: %v", err)
+	}
+}
+
+// TestApplyDiffers: what is in force says whether there is anything to apply, by which way it came.
+func TestApplyDiffers(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	differs := func(dir string) bool {
+		t.Helper()
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.(proposed).Differs
+	}
+	same := rulesIn(t, map[string]string{policy.Starter().Name: string(policy.Starter().Text)})
+	if differs("") || !differs(same) {
+		t.Errorf("of what is built in: built in %v, its files %v", differs(""), differs(same))
+	}
+	seen, _ := r.compare(t.Context(), asksFor(same, "", ""), bailey.Call{})
+	if _, err := r.apply(t.Context(), asksFor(same, seen.(proposed).Digest, ""), bailey.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	if !differs("") || differs(same) {
+		t.Errorf("of its files: built in %v, its files %v", differs(""), differs(same))
+	}
+	e := *r.now.Load()
+	e.fault = errors.New("it is gone")
+	r.now.Store(&e)
+	if !differs(same) {
+		t.Error("what cannot be used is in use")
+	}
+}
+
+// TestKeptIsRead: a gateway that starts anew decides by what was applied, budgets too; one whose packs fail the policy's
+// tests allows nothing.
+func TestKeptIsRead(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	dir := rulesIn(t, map[string]string{
+		"a.cedar": allowsDate, "budgets.yaml": "budgets:\n  - {id: few, calls: 1}\n",
+		"a.test.yaml": "tests:\n  - {name: the date, call: system.date, expect: allow}\n",
+	})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	open := func(c *pack.Catalog) *rulebook {
+		again, err := openRulebook(&rulebook{home: r.home, catalog: c, meter: gateway.NewBudgets(nil), log: r.log}, r.Applied())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	again := open(r.catalog)
+	if again.Engine().Digest() != r.Engine().Digest() || len(again.meter.State()) != 1 || again.now.Load().fault != nil || again.Applied() != r.Applied() {
+		t.Errorf("%+v, fault %v", again.Applied(), again.now.Load().fault)
+	}
+	none, err := pack.Load(fstest.MapFS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again = open(none)
+	if d := again.Decide(bailey.Request{Capability: "system.date"}); again.now.Load().fault == nil || d.Effect != bailey.Deny || d.Reason != noPolicy || again.Applied() != r.Applied() {
+		t.Errorf("other packs: %+v, fault %v", d, again.now.Load().fault)
+	}
+}
+
+// TestAppliesAreOneByOne: of two that are held against the same policy, one is applied.
+func TestAppliesAreOneByOne(t *testing.T) {
+	r, _ := bookForTest(t, appliedPolicy{})
+	r.note = func(context.Context, string, any) error { time.Sleep(50 * time.Millisecond); return nil }
 	var all sync.WaitGroup
-	for i := range 8 {
+	var applied atomic.Int64
+	for i := range 4 {
+		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate, "b.cedar": fmt.Sprintf("// %d\n", i)})
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		all.Go(func() {
-			switch _, err := r.apply(t.Context(), shown[i%2], bailey.Call{}); {
-			case err == nil:
-				won.Add(1)
-			case bailey.KindOf(err) == bailey.Conflict:
-				lost.Add(1)
-			default:
-				t.Error(err)
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.(proposed).Digest, ""), bailey.Call{}); err == nil {
+				applied.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	if won.Load() != 1 || lost.Load() != 7 || noted.Load() != 1 {
-		t.Errorf("%d applied, %d refused, %d noted", won.Load(), lost.Load(), noted.Load())
-	}
-	q := r.shownOf(t, a)
-	policyOf(t, a, "git.log")
-	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
-		t.Errorf("files that changed since they were shown: %v", err)
+	if n := applied.Load(); n != 1 {
+		t.Errorf("%d were applied", n)
 	}
 }
 
-// TestApplyChangesNothingHalf: what cannot be kept or recorded does not take effect.
-func TestApplyChangesNothingHalf(t *testing.T) {
-	full := errors.New("the disk is full")
-	var fails atomic.Bool
-	r := bookOf(t, func(string, any) error {
-		if fails.Load() {
-			return full
-		}
-		return nil
-	})
-	dir := policyOf(t, t.TempDir(), "system.date")
-	q := r.shownOf(t, dir)
-	before := r.says("system.date")
-	if before.Effect != bailey.Allow {
-		t.Fatalf("%+v", before)
-	}
-	unchanged := func(what string, err error) {
-		t.Helper()
-		if err == nil || r.says("system.date").Policy != before.Policy || r.Applied() != (appliedPolicy{}) {
-			t.Errorf("%s: %v; in force %v", what, err, r.says("system.date"))
-		}
-	}
-	fails.Store(true)
-	_, err := r.apply(t.Context(), q, bailey.Call{})
-	unchanged("not recorded", err)
-	fails.Store(false)
-	kept := filepath.Join(string(r.home), keptPolicies)
-	if err := os.RemoveAll(kept); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kept, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = r.apply(t.Context(), q, bailey.Call{})
-	unchanged("not kept", err)
-	if err := os.Remove(kept); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.apply(t.Context(), q, bailey.Call{}); err != nil || r.says("system.date").Effect != bailey.Deny {
-		t.Errorf("%v, %+v", err, r.says("system.date"))
-	}
-}
-
-// TestKeptPolicyIsTheOne: a start uses what was applied, and nothing that somebody put in its place.
-func TestKeptPolicyIsTheOne(t *testing.T) {
-	r := bookOf(t, func(string, any) error { return nil })
-	dir := policyOf(t, t.TempDir(), "system.date")
-	if _, err := r.apply(t.Context(), r.shownOf(t, dir), bailey.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	again := func() *rulebook {
-		t.Helper()
-		n, err := openRulebook(&rulebook{home: r.home, catalog: r.catalog, meter: gateway.NewBudgets(nil), log: r.log}, r.Applied())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if d := again().says("system.date"); d.Effect != bailey.Deny || d.Reason != "not system.date" {
-		t.Errorf("after a start: %+v", d)
-	}
-	file := filepath.Join(string(r.home), keptPolicies, r.Applied().Digest+".json")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, now := range map[string]string{
-		"changed": strings.ReplaceAll(string(text), "system.date", "system.echo"), "cut": string(text[:len(text)/2]), "empty": "", "another form": `{"files":[]}`,
-		"a file more": strings.Replace(string(text), "[{", `[{"name":"more.cedar","text":""},{`, 1), "no such file": `[{"name":"../x","text":""}]`,
+// TestStopReason: why everything stops is told to every agent, so it is short and hides secrets; who asked may be gone.
+func TestStopReason(t *testing.T) {
+	s := spineForTest(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct{ reason, want string }{
+		{"it reads ghp_" + strings.Repeat("a1B2", 9), "it reads [REDACTED_"}, {strings.Repeat("x", 2*maxKillReason+1), ""},
 	} {
-		if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
+		if _, err := s.stop(gone, gateway.Query{Args: map[string]any{"reason": c.reason}}, bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range []bailey.CapabilityID{"system.date", "system.echo"} {
-			if d := again().says(id); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "so nothing is allowed") || d.Hint == "" {
-				t.Errorf("%s: %s: %+v", what, id, d)
-			}
+		if k := s.kill.State(); !k.On() || !strings.HasPrefix(k.Reason, c.want) || len(k.Reason) > maxKillReason || strings.Contains(k.Reason, "ghp_") {
+			t.Errorf("%+v", k)
+		}
+		if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	os.Remove(file)
-	if d := again().says("system.echo"); d.Effect != bailey.Deny {
-		t.Errorf("gone: %+v", d)
+}
+
+// TestBudgetsOfManyCalls: of more receipts than one answer of the index holds, each counts once.
+func TestBudgetsOfManyCalls(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeReceipts(t, filepath.Join(home, "ledger"), 1500)
+	s := &stack{log: slog.New(slog.DiscardHandler), home: gateway.Home(home), since: time.Now()}
+	t.Cleanup(s.close)
+	var err error
+	if s.workspaces, err = s.spine(s.home, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.budgets.Set([]bailey.Budget{{ID: "ever", Agent: true, Within: 100 * 365 * 24 * time.Hour, Calls: 1}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.rememberBudgets(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.budgets.State(); len(b) != 1 || b[0].Calls != 1500 {
+		t.Errorf("%+v", b)
 	}
 }

@@ -84,9 +84,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
 		return s, err
 	}
-	if err = s.rememberBudgets(ctx); err != nil {
-		return s, err
-	}
+	s.holdBudgets()
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
@@ -217,6 +215,16 @@ func (s *stack) serve(ctx context.Context) error {
 	defer s.close()
 	g, ctx := errgroup.WithContext(ctx)
 	questions, stop := context.WithCancel(ctx)
+	known := make(chan struct{})
+	g.Go(func() error {
+		defer close(known)
+		s.recallBudgets(ctx)
+		return nil
+	})
+	select { // who called already waits a moment
+	case <-known:
+	case <-time.After(recallPatience):
+	}
 	g.Go(func() error {
 		defer stop() // the questions outlive the calls that asked them
 		return s.gateway.Run(ctx)

@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +19,7 @@ type Budgets struct {
 	mu     sync.Mutex // guards what follows
 	list   []bailey.Budget
 	meters map[account]*usage
+	wait   error // why no call that is bounded may go yet
 }
 
 // account is whose use is counted; a field is empty where the budget does not tell them apart.
@@ -32,24 +33,13 @@ type account struct {
 
 // usage is what was used since a time, and how many calls use it now.
 type usage struct {
+	key   account
 	since time.Time
+	until time.Time // when counting begins anew; zero: it does not
 	used  gate.Use
 	calls int
 	open  int
-}
-
-// Spending is a budget as far as it is used.
-type Spending struct {
-	account
-	Since  time.Time     `json:"since"`
-	Until  *time.Time    `json:"until,omitempty"` // when counting begins anew
-	Calls  int           `json:"calls"`
-	Open   int           `json:"open"` // of them, calls that run now
-	Wall   time.Duration `json:"wall"`
-	CPU    time.Duration `json:"cpu"`
-	Output int64         `json:"output"`
-	Spent  string        `json:"spent,omitempty"` // which bound is reached
-	Limit  bailey.Budget `json:"limit"`
+	ended bool // its session did
 }
 
 // mostMeters bounds what is kept. Beyond it a call that a new meter had to be made for is refused.
@@ -75,6 +65,14 @@ func (b *Budgets) Set(list []bailey.Budget) {
 	}
 }
 
+// Hold keeps every call that a budget bounds from running, with why as the reason, until it is told nil: what other gateways
+// carried is not known yet.
+func (b *Budgets) Hold(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wait = why
+}
+
 func keyOf(l bailey.Budget, r bailey.Request) account {
 	key := account{Budget: l.ID}
 	if l.Session {
@@ -92,17 +90,27 @@ func keyOf(l bailey.Budget, r bailey.Request) account {
 // at returns the meter of a key, begun anew when its span is over. b.mu is held.
 func (b *Budgets) at(key account, within time.Duration, now time.Time) *usage {
 	m := b.meters[key]
-	switch {
-	case m == nil && len(b.meters) >= mostMeters:
-		return nil
-	case m == nil:
-		m = &usage{since: now}
+	if m == nil {
+		if len(b.meters) >= mostMeters {
+			maps.DeleteFunc(b.meters, func(_ account, m *usage) bool { return m.open == 0 && m.over(now) })
+		}
+		if len(b.meters) >= mostMeters {
+			return nil
+		}
+		m = &usage{key: key, since: now}
 		b.meters[key] = m
-	case within > 0 && !now.Before(m.since.Add(within)):
-		m.since, m.used, m.calls = now, gate.Use{}, m.open
+	}
+	if m.until = m.since.Add(within); within == 0 {
+		m.until = time.Time{}
+	}
+	if m.over(now) {
+		m.since, m.until, m.used, m.calls = now, now.Add(within), gate.Use{}, m.open
 	}
 	return m
 }
+
+// over tells that a meter's span is.
+func (m *usage) over(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
 // Take counts a call against every budget that bounds it, or against none and says which is spent.
 func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
@@ -114,6 +122,9 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 	for _, l := range b.list {
 		if !l.Counts(r) {
 			continue
+		}
+		if b.wait != nil {
+			return a, b.wait
 		}
 		m := b.at(keyOf(l, r), l.Within, now)
 		if m == nil {
@@ -142,6 +153,9 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 			m.used.Wall += u.Wall
 			m.used.CPU += u.CPU
 			m.used.Output += u.Output
+			if m.ended && m.open == 0 && b.meters[m.key] == m {
+				delete(b.meters, m.key)
+			}
 		}
 	}
 	return a, nil
@@ -219,42 +233,16 @@ func tighter(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
 	return a
 }
 
-// End forgets what a session used.
+// End forgets what a session used, once its last call has ended.
 func (b *Budgets) End(id bailey.SessionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, m := range b.meters {
-		if key.Session == id && m.open == 0 {
+		if key.Session != id {
+			continue
+		}
+		if m.ended = true; m.open == 0 {
 			delete(b.meters, key)
 		}
 	}
-}
-
-// State returns what is metered, those first that have least left.
-func (b *Budgets) State() []Spending {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := []Spending{}
-	for _, l := range b.list {
-		n := len(list)
-		for key, m := range b.meters {
-			if key.Budget != l.ID {
-				continue
-			}
-			s := Spending{account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall, CPU: m.used.CPU,
-				Output: m.used.Output, Spent: m.spent(l), Limit: l}
-			if l.Within > 0 {
-				until := m.since.Add(l.Within).UTC()
-				s.Until = &until
-			}
-			list = append(list, s)
-		}
-		if len(list) == n {
-			list = append(list, Spending{account: account{Budget: l.ID}, Limit: l})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Spending) int {
-		return cmp.Or(cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Capability, b.Capability))
-	})
-	return list
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,5 +148,163 @@ func TestBudgetConcurrent(t *testing.T) {
 	b.End("s-1")
 	if s := b.State(); len(s) != 1 || s[0].Session != "" {
 		t.Errorf("a session that ended is still metered: %+v", s)
+	}
+}
+
+// TestBudgetEndWhileOpen: of a session that ended before its last call did, nothing is kept once that is over.
+func TestBudgetEndWhileOpen(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{{ID: "few", Session: true, Calls: 3}, {ID: "wide", Agent: true, Within: time.Hour, Calls: 3}})
+	first, _ := b.Take(asked("s-1", "a", "git.log"))
+	second, _ := b.Take(asked("s-1", "a", "git.log"))
+	b.End("s-1")
+	first.Settle(gate.Use{})
+	if n := len(b.meters); n != 2 {
+		t.Errorf("%d meters while a call runs", n)
+	}
+	second.Settle(gate.Use{})
+	if n := len(b.meters); n != 1 {
+		t.Errorf("%d meters: %+v", n, b.State())
+	}
+}
+
+// TestBudgetMakesRoom: accounts whose span is over do not keep others from being made.
+func TestBudgetMakesRoom(t *testing.T) {
+	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	b := NewBudgets(func() time.Time { return now })
+	b.Set([]bailey.Budget{{ID: "hourly", Agent: true, Within: time.Hour, Calls: 1}})
+	take := func(agent string) error {
+		a, err := b.Take(asked("s", agent, "git.log"))
+		if err == nil {
+			a.Settle(gate.Use{})
+		}
+		return err
+	}
+	for i := range mostMeters {
+		if err := take(strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := take("one more"); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) == "" {
+		t.Errorf("%v", err)
+	}
+	if err := take("0"); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("one that is known: %v", err)
+	}
+	now = now.Add(time.Hour)
+	if _, err := b.Take(asked("s", "0", "git.log")); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	if err := take("one more"); err != nil {
+		t.Errorf("an hour later: %v", err)
+	}
+	if err := take("0"); err == nil {
+		t.Error("the call that still runs was forgotten")
+	}
+}
+
+// TestBudgetAllowance: the tightest of a call's budgets bounds it, by what was left when it began.
+func TestBudgetAllowance(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{
+		{ID: "wide", Session: true, Wall: time.Hour, Output: 100}, {ID: "narrow", Session: true, Capability: true, Wall: time.Minute, Output: 1000}, {ID: "counts", Session: true, Calls: 9},
+	})
+	a, err := b.Take(asked("s", "a", "git.log"))
+	if err != nil || a.Wall != time.Minute || a.WallOf != "narrow" || a.Output != 100 || a.OutputOf != "wide" {
+		t.Fatalf("%+v %v", a, err)
+	}
+	a.Settle(gate.Use{Wall: 20 * time.Second, Output: 30})
+	if a, err = b.Take(asked("s", "a", "git.log")); err != nil || a.Wall != 40*time.Second || a.Output != 70 {
+		t.Errorf("%+v %v", a, err)
+	}
+	if a, err = b.Take(asked("s", "a", "git.diff")); err != nil || a.Wall != time.Minute || a.WallOf != "narrow" || a.Output != 70 {
+		t.Errorf("of another capability: %+v %v", a, err)
+	}
+}
+
+// TestBudgetRemembers: calls that another gateway carried count in their span, and not those of sessions.
+func TestBudgetRemembers(t *testing.T) {
+	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	b := NewBudgets(func() time.Time { return now })
+	b.Set([]bailey.Budget{{ID: "s", Session: true, Within: time.Hour, Calls: 1}, {ID: "hourly", Agent: true, Within: time.Hour, Calls: 3, CPU: time.Minute}, {ID: "daily", Agent: true, Within: 24 * time.Hour, Calls: 9},
+		{ID: "other", Agent: true, Within: time.Hour, Calls: 9, Capabilities: []bailey.CapabilityID{"git.diff"}}})
+	if b.Memory() != 24*time.Hour {
+		t.Errorf("looks back %v", b.Memory())
+	}
+	for _, ago := range []time.Duration{90 * time.Minute, 29 * time.Minute, 20 * time.Minute} {
+		b.Remember(asked("s-0", "a", "git.log"), now.Add(-ago), gate.Use{CPU: time.Second, Wall: 2 * time.Second, Output: 3})
+	}
+	got := map[string]Spending{}
+	for _, s := range b.State() {
+		got[s.Budget] = s
+	}
+	if s := got["hourly"]; s.Calls != 2 || s.CPU != 2*time.Second || s.Wall != 4*time.Second || s.Output != 6 || !s.Since.Equal(now.Add(-29*time.Minute)) || s.Open != 0 {
+		t.Errorf("%+v", s)
+	}
+	if got["daily"].Calls != 3 || got["s"].Calls != 0 || got["other"].Calls != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestBudgetHolds: until it is known what was used before, nothing runs that a budget bounds; the rest does.
+func TestBudgetHolds(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{{ID: "hourly", Agent: true, Within: time.Hour, Calls: 2, Capabilities: []bailey.CapabilityID{"git.log"}}})
+	why := &bailey.Error{Kind: bailey.Unavailable, Message: "not yet"}
+	b.Hold(why)
+	if _, err := b.Take(asked("s", "a", "git.log")); err != why {
+		t.Errorf("held: %v", err)
+	}
+	if _, err := b.Take(asked("s", "a", "git.diff")); err != nil {
+		t.Errorf("unbounded: %v", err)
+	}
+	b.Remember(asked("s", "a", "git.log"), time.Now().Add(-time.Minute), gate.Use{})
+	b.Hold(nil)
+	if _, err := b.Take(asked("s", "a", "git.log")); err != nil {
+		t.Errorf("let go: %v", err)
+	}
+	if _, err := b.Take(asked("s", "a", "git.log")); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("what was remembered does not count: %v", err)
+	}
+}
+
+// TestBudgetSet: a budget that is applied anew goes on with what was used, one that is gone is forgotten, and a call that
+// was counted before settles nothing after.
+func TestBudgetSet(t *testing.T) {
+	few, other := bailey.Budget{ID: "few", Session: true, Calls: 2}, bailey.Budget{ID: "other", Session: true, Calls: 2}
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{few})
+	a, err := b.Take(asked("s", "a", "git.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few.Calls = 1
+	b.Set([]bailey.Budget{few, other})
+	if _, err := b.Take(asked("s", "a", "git.log")); err == nil {
+		t.Error("what was used is forgotten")
+	}
+	b.End("s")
+	b.Set([]bailey.Budget{other})
+	b.Set([]bailey.Budget{few})
+	if _, err := b.Take(asked("s", "a", "git.log")); err != nil {
+		t.Errorf("what is gone still counts: %v", err)
+	}
+	a.Settle(gate.Use{})
+	if s := b.State(); len(s) != 1 || s[0].Open != 1 {
+		t.Errorf("a call of before settles another's account: %+v", s)
+	}
+}
+
+// TestBudgetOfPersons: the same agent of two people is two agents.
+func TestBudgetOfPersons(t *testing.T) {
+	b := NewBudgets(nil)
+	b.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 1}})
+	for _, person := range []string{"ada", "bob"} {
+		r := asked("s", "a", "git.log")
+		r.Principal.Person = person
+		if _, err := b.Take(r); err != nil {
+			t.Errorf("%s: %v", person, err)
+		}
 	}
 }

@@ -92,6 +92,18 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
 	return g, client, done
 }
 
+// TestHugeAnswer: an answer that no frame holds is an error that says so.
+func TestHugeAnswer(t *testing.T) {
+	_, client, _ := start(t, func(c *Config) {
+		c.Looks["ping"] = func(context.Context, Query, bailey.Call) (any, error) { return strings.Repeat("x", peer.MaxFrame), nil }
+	})
+	var out string
+	err := client.Look(t.Context(), Query{Verb: "ping"}, &out)
+	if bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "the answer") || bailey.HintOf(err) == "" {
+		t.Errorf("%v; %s", err, bailey.HintOf(err))
+	}
+}
+
 func TestCallsAndLooks(t *testing.T) {
 	g, client, _ := start(t, nil)
 	r, err := client.Call(t.Context(), CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)

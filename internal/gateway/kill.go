@@ -39,6 +39,7 @@ type KillSwitch struct {
 	Gate Gate // is behind it
 	note func(ctx context.Context, kind string, data any) error
 
+	noting sync.Mutex // held while an event is noted: the ledger's last word is the switch's. Never taken with mu held
 	mu     sync.Mutex // guards what follows
 	killed Killed
 	thrown int // how often
@@ -92,6 +93,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 		(*cancel)(errKilled)
 	}
 	k.mu.Unlock()
+	k.noting.Lock()
+	defer k.noting.Unlock()
 	if err := k.note(ctx, KillEvent, now); err != nil {
 		return now, &bailey.Error{Kind: bailey.Unavailable, Message: "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls", Err: err,
 			Hint: "mend the ledger's disk, then bailey kill once more"}
@@ -101,6 +104,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 
 // Resume carries calls again, once that is recorded.
 func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err error) {
+	k.noting.Lock()
+	defer k.noting.Unlock()
 	k.mu.Lock()
 	was = k.killed
 	thrown := k.thrown
@@ -119,9 +124,9 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 	return was, nil
 }
 
-// Before returns a policy that denies while the switch is thrown, and else decides as inner does. Its denial is no rule's,
-// so it carries no digest of rules. Since it is asked last
-// of all before a call runs, none that was under way slips through between two looks.
+// Before returns a policy that denies while the switch is thrown, and else decides as inner does. Since it is asked last
+// of all before a call runs, none that was under way slips through between two looks. Its denial names no policy: no rule
+// says so.
 func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
 
 type stoppable struct {
@@ -130,9 +135,10 @@ type stoppable struct {
 }
 
 func (s stoppable) Decide(r bailey.Request) bailey.Decision {
+	d := s.inner.Decide(r)
 	killed := s.k.State()
 	if !killed.On() {
-		return s.inner.Decide(r)
+		return d
 	}
 	words := "everything is stopped by the kill switch, since " + killed.At.Format(time.RFC3339)
 	if killed.Reason != "" {

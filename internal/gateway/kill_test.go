@@ -102,3 +102,60 @@ func TestKillIsRemembered(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestResumeRacesKill: what the ledger says last is what the gateway does, whichever is noted first. Else a gateway that
+// starts anew would carry calls that the one before refused.
+func TestResumeRacesKill(t *testing.T) {
+	reached, written := make(chan struct{}), make(chan struct{})
+	var mu sync.Mutex
+	last := ""
+	k := NewKillSwitch(Killed{At: time.Now()}, func(_ context.Context, kind string, _ any) error {
+		if kind == ResumeEvent {
+			close(reached)
+			<-written
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		last = kind
+		return nil
+	})
+	var both sync.WaitGroup
+	both.Go(func() { k.Resume(t.Context(), Resumed{}) })
+	<-reached
+	both.Go(func() { k.Kill(t.Context(), "again", "bob") })
+	for { // it stops before it is noted, whatever holds the ledger up
+		k.mu.Lock()
+		thrown := k.thrown
+		k.mu.Unlock()
+		if thrown == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	close(written)
+	both.Wait()
+	if last != KillEvent || !k.State().On() {
+		t.Errorf("the ledger ends with %s, and the switch is thrown: %v", last, k.State().On())
+	}
+}
+
+// TestKillWhileTheLedgerStands: nothing that runs waits for the ledger to take the event.
+func TestKillWhileTheLedgerStands(t *testing.T) {
+	stuck := make(chan struct{})
+	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { <-stuck; return nil })
+	g := slowGate{make(chan struct{}, 1), make(chan error, 1)}
+	k.Gate = g
+	go k.Do(t.Context(), bailey.Call{})
+	<-g.begun
+	done := make(chan struct{})
+	go func() { defer close(done); k.Kill(t.Context(), "", "") }()
+	if err := <-g.ended; err != errKilled {
+		t.Errorf("ended with %v", err)
+	}
+	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Deny {
+		t.Errorf("%+v", d)
+	}
+	close(stuck)
+	<-done
+}

@@ -9,6 +9,25 @@ import (
 	"bailey"
 )
 
+// Dir opens a directory in the home, which is made, durably, where it is not there.
+func (h Home) Dir(name string) (*os.Root, error) {
+	home, err := os.OpenRoot(string(h))
+	if err != nil {
+		return nil, err
+	}
+	defer home.Close()
+	switch err = home.Mkdir(name, 0o700); {
+	case err == nil:
+		err = syncDir(home)
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return home.OpenRoot(name)
+}
+
 // Replace gives the file name in root new content, whole or not at all: written beside it, synced, then
 // renamed over it. first, which records the change, is called when all but the rename is done; its error
 // leaves the file as it was. The new file has the mode perm, and the owner of the one that it replaces.

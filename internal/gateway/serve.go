@@ -74,7 +74,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		answer, err := verb(ctx, q, from)
 		switch {
 		case err == nil:
-			conn.WriteJSON(frameResult, answer)
+			respond(conn, answer)
 		case act != nil: // an operator has to read the name of what is to be mended
 			conn.WriteJSON(frameError, newFailure(err))
 		default:
@@ -83,6 +83,13 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	default:
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
+	}
+}
+
+// respond writes an answer, or says that it is more than a frame holds.
+func respond(conn *peer.Conn, answer any) {
+	if err := conn.WriteJSON(frameResult, answer); bailey.KindOf(err) == bailey.Invalid {
+		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
 	}
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,92 +10,105 @@ import (
 	"bailey"
 )
 
-// TestBudgets: what a file of budgets says, with its defaults, and groups written out.
-func TestBudgets(t *testing.T) {
-	e := load(t, permitPush+askMain)
-	text := `# what agents may use up
-budgets:
-  - id: all
-    calls: 10
-  - id: push-a-day
-    capabilities: [git.push, "sideEffect:readOnly"]
-    agents: [claude, cursor]
-    per: [agent, capability]
-    within: 24h
-    concurrent: 2
-    wall: 10m
-    cpu: 90s
-    output: 64KiB
-  - {id: bytes, per: session, output: 4096}
-`
-	got, err := e.Budgets(Source{"budgets.yaml", []byte(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []bailey.Budget{
-		{ID: "all", Source: "budgets.yaml:3", Session: true, Calls: 10},
-		{ID: "push-a-day", Source: "budgets.yaml:5", Capabilities: []bailey.CapabilityID{"git.push", "git.status", "other.look"}, Agents: []string{"claude", "cursor"},
-			Agent: true, Capability: true, Within: 24 * time.Hour, Concurrent: 2, Wall: 10 * time.Minute, CPU: 90 * time.Second, Output: 64 << 10},
-		{ID: "bytes", Source: "budgets.yaml:14", Session: true, Output: 4096},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if b, err := e.Budgets(StarterBudgets()); err != nil || b != nil {
-		t.Errorf("the starter's: %v, %v", b, err)
-	}
+func readBudgets(t testing.TB, text string) ([]bailey.Budget, error) {
+	t.Helper()
+	return load(t, permitPush).Budgets(Source{"budgets.yaml", []byte(text)})
 }
 
-// TestBudgetsRefused: what bounds nothing, never ends, or cannot be read is a fault with its place.
-func TestBudgetsRefused(t *testing.T) {
-	e := load(t, permitPush+askMain)
-	for text, want := range map[string]string{
-		"budgets: {}": "budgets.yaml:1:", "budgets:\n- x": "budgets.yaml:2:3: a budget wants keys and values",
-		"budgets:\n- {id: a}":                                          "bounds nothing",
-		"budgets:\n- {calls: 1}":                                       "wants an id",
-		"budgets:\n- {id: Ab, calls: 1}":                               "wants an id",
-		"budgets:\n- {id: a, calls: 0}":                                "wants a whole number from 1",
-		"budgets:\n- {id: a, calls: -3}":                               "wants a whole number from 1",
-		"budgets:\n- {id: a, calls: 1.5}":                              "wants a whole number",
-		"budgets:\n- {id: a, calls: 9999999999}":                       "wants a whole number",
-		"budgets:\n- {id: a, calls: \"3\"}":                            "wants a whole number",
-		"budgets:\n- {id: a, wall: 10}":                                "wants a span of time",
-		"budgets:\n- {id: a, wall: -1s}":                               "wants a span of time",
-		"budgets:\n- {id: a, wall: 10000h}":                            "wants a span of time",
-		"budgets:\n- {id: a, output: 3MB}":                             "wants bytes",
-		"budgets:\n- {id: a, output: 99999999999GiB}":                  "wants bytes",
-		"budgets:\n- {id: a, per: agent, calls: 3}":                    "would be used up for ever",
-		"budgets:\n- {id: a, per: person, calls: 3}":                   "per is session, agent or capability",
-		"budgets:\n- {id: a, calls: 3, capabilities: [git.psuh]}":      `"git.psuh" is no capability`,
-		"budgets:\n- {id: a, calls: 3, capabilities: []}":              "leave it out for all",
-		"budgets:\n- {id: a, calls: 3, call: 4}":                       `"call" is no key of a budget`,
-		"budgets:\n- {id: a, calls: 3}\n- {id: a, calls: 4}":           "there are two budgets a",
-		"budgets:\n- {id: a, calls: 3, calls: 4}":                      "calls stands here twice",
-		"budgets:\n- &a {id: a, calls: 3}\n- *a":                       "anchors",
-		"limits: []":                                                   `"limits" is no key of a file of budgets`,
-		"budgets:\n- {id: a, calls: 3, agents: [\"cla\\u202eude\"]}\n": "visible",
-	} {
-		if b, err := e.Budgets(Source{"budgets.yaml", []byte(text)}); bailey.KindOf(err) != bailey.Invalid || len(b) > 0 || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "budgets.yaml") {
-			t.Errorf("%q: %v, want %q", text, err, want)
+// TestBudgets: a file says what it says, group names stand for their capabilities, and what is left out bounds nothing.
+func TestBudgets(t *testing.T) {
+	got, err := readBudgets(t, `
+budgets:
+  - {id: looks, capabilities: [git.status, "pack:git"], per: [agent, capability], within: 24h, calls: 3, concurrent: 2}
+  - id: a-session
+    agents: [claude]
+    wall: 2h
+    cpu: 30m
+    output: 200MiB
+  - {id: few, per: agent, concurrent: 1}
+`)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%+v %v", got, err)
+	}
+	if ids := got[0].Capabilities; len(ids) < 2 || ids[0] >= ids[1] {
+		t.Errorf("%v", ids)
+	}
+	got[0].Capabilities = nil
+	if want := []bailey.Budget{
+		{ID: "looks", Source: "budgets.yaml:3", Agent: true, Capability: true, Within: 24 * time.Hour, Calls: 3, Concurrent: 2},
+		{ID: "a-session", Source: "budgets.yaml:4", Session: true, Agents: []string{"claude"}, Wall: 2 * time.Hour, CPU: 30 * time.Minute, Output: 200 << 20},
+		{ID: "few", Source: "budgets.yaml:9", Agent: true, Concurrent: 1},
+	}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	for _, none := range []string{"", "budgets: []", "budgets:", "# nothing\n"} {
+		if got, err := readBudgets(t, none); err != nil || len(got) != 0 {
+			t.Errorf("%q: %+v %v", none, got, err)
 		}
 	}
 }
 
+// TestBudgetsRefused: a budget that would bound nothing, or something other than it says, keeps the whole file out.
+func TestBudgetsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"budgets: [{id: a, per: agent, calls: 1}]":                           "used up for ever",
+		"budgets: [{id: a}]":                                                 "bounds nothing",
+		"budgets: [{calls: 1}]":                                              "wants an id",
+		"budgets: [{id: A, calls: 1}]":                                       "wants an id",
+		"budgets: [{id: a, calls: 0}]":                                       "whole number from 1",
+		"budgets: [{id: a, calls: -1}]":                                      "whole number from 1",
+		"budgets: [{id: a, calls: 1.5}]":                                     "whole number from 1",
+		"budgets: [{id: a, calls: 99999999999999999999}]":                    "whole number from 1",
+		"budgets: [{id: a, calls: \"1\"}]":                                   "whole number from 1",
+		"budgets: [{id: a, calls: 1, calls: 2}]":                             "calls",
+		"budgets: [{id: a, cals: 1}]":                                        "cals",
+		"budgets: [{id: a, calls: 1}, {id: a, calls: 2}]":                    "two budgets a",
+		"budgets: [{id: a, wall: -1s}]":                                      "span of time",
+		"budgets: [{id: a, wall: 1}]":                                        "span of time",
+		"budgets: [{id: a, wall: 9000h}]":                                    "span of time",
+		"budgets: [{id: a, within: 0s, per: agent, calls: 1}]":               "span of time",
+		"budgets: [{id: a, output: 1MB}]":                                    "wants bytes",
+		"budgets: [{id: a, output: -1MiB}]":                                  "wants bytes",
+		"budgets: [{id: a, output: 9999999999GiB}]":                          "wants bytes",
+		"budgets: [{id: a, per: person, calls: 1}]":                          "per is session",
+		"budgets: [{id: a, capabilities: [], calls: 1}]":                     "capabilities is empty",
+		"budgets: [{id: a, capabilities: [git.statsu], calls: 1}]":           "git.statsu",
+		"budgets: {id: a, calls: 1}":                                         "list",
+		"budget: []":                                                         "budget",
+		"- {id: a, calls: 1}":                                                "budgets.yaml",
+		"budgets: &a [*a]":                                                   "budgets.yaml",
+		"budgets: []\n---\nbudgets: []":                                      "documents",
+		"budgets: " + strings.Repeat("[", 1000):                              "budgets.yaml",
+		"budgets:\n" + strings.Repeat("- {id: a, calls: 1}\n", maxBudgets+1): "two budgets a",
+		"x: &a [1]\ny: &b [*a, *a]\nz: &c [*b, *b]\nbudgets: [{id: a, calls: 1, agents: *c}]": "budgets.yaml",
+	} {
+		got, err := readBudgets(t, text)
+		if !errors.Is(err, bailey.Invalid) || len(got) > 0 || !strings.HasPrefix(err.Error(), "budgets.yaml") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80q: %+v, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// FuzzBudgets: whatever a file holds, it is refused with its place, or every budget in it bounds something and comes to an end.
 func FuzzBudgets(f *testing.F) {
-	f.Add("budgets:\n- {id: a, per: agent, within: 24h, calls: 3, wall: 1m, cpu: 1s, output: 3MiB, concurrent: 2, capabilities: [git.push], agents: [x]}\n")
-	f.Add("budgets: []\n")
-	e := load(f, permitPush+askMain)
+	f.Add("budgets:\n- {id: a, per: [agent, capability], within: 24h, capabilities: [\"pack:git\"], calls: 3}\n")
+	f.Add("budgets: [{id: a, wall: 1h, cpu: 1s, output: 1KiB, concurrent: 2, agents: [claude]}]")
+	f.Add(string(StarterBudgets().Text))
+	e := load(f, permitPush)
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := e.Budgets(Source{"b.yaml", []byte(text)})
 		if err != nil {
 			if len(list) != 0 || !strings.HasPrefix(err.Error(), "b.yaml") || strings.ContainsFunc(err.Error(), hidden) {
-				t.Fatalf("%d budgets, %q", len(list), err)
+				t.Fatalf("%+v, %q", list, err)
 			}
 			return
 		}
 		for _, b := range list {
-			if b.Calls < 0 || b.Concurrent < 0 || b.Wall < 0 || b.CPU < 0 || b.Output < 0 || b.Calls+b.Concurrent == 0 && b.Wall+b.CPU == 0 && b.Output == 0 {
+			if b.Calls < 0 || b.Concurrent < 0 || b.Wall < 0 || b.CPU < 0 || b.Output < 0 || b.Within < 0 || b.ID == "" {
 				t.Fatalf("%+v", b)
+			}
+			if b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0 || !b.Session && b.Within == 0 && b.Concurrent == 0 {
+				t.Fatalf("bounds nothing, or for ever: %+v", b)
 			}
 		}
 	})

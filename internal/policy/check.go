@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -34,7 +35,7 @@ func (f *findings) check(m *model, r *rule) {
 	if err := v.Policy("", r.ast); err != nil {
 		seen := map[string]bool{}
 		for _, e := range leaves(err) {
-			if w := e.Error(); !seen[w] {
+			if w := plainly(e.Error()); !seen[w] {
 				seen[w] = true
 				f.rule(r, w)
 			}
@@ -45,6 +46,14 @@ func (f *findings) check(m *model, r *rule) {
 	if len(scope) > 0 && !looks && never(v, r.ast) {
 		f.rule(r, "its condition is false for every call: is a name misspelled?")
 	}
+}
+
+// plainly adds to the validator's words what to do about the commonest mistake.
+func plainly(words string) string {
+	if strings.Contains(words, "access to optional attribute") {
+		return words + ": a call may leave it out, so look first, as in context.input has NAME && context.input.NAME"
+	}
+	return words
 }
 
 // monotone refuses every use of context.approvals but one: as a conjunct of an unless clause of an asking

@@ -153,7 +153,7 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 }
 
 func explainHint(id bailey.CapabilityID) string {
-	return fmt.Sprintf("`bailey policy explain %s` shows the rules", id)
+	return fmt.Sprintf("`bailey policy explain %s -i …`, or of the receipt, shows the rules", id)
 }
 
 func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {

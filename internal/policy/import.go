@@ -51,7 +51,8 @@ type right struct {
 const shell = "Bash"
 
 // ImportLists makes rules of lists. They never allow more than the lists do: what changes something asks, what an entry
-// allows in part asks, and what nothing stands for is left out and told of. What an entry denies in part is denied.
+// allows in part asks, and what nothing stands for is left out and told of. What an entry denies in part is denied; a denial
+// that nobody can read makes everything ask.
 func ImportLists(commands []Command, lists []Lists) Import {
 	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*right{}, commands: commands}
 	for _, l := range lists {
@@ -77,10 +78,13 @@ func (im *Import) entry(e Listed) {
 	tool, pattern, ok := e.tool()
 	switch {
 	case !ok:
-		im.leave(e, "it is no Tool(pattern)")
+		im.misread(e, "it is no Tool(pattern)")
 		return
 	case strings.HasPrefix(tool, "mcp__"):
 		im.leave(e, "tools of other MCP servers are no capabilities here")
+		return
+	case strings.Contains(tool, "*"):
+		im.misread(e, "it stands for several tools")
 		return
 	case tool != shell:
 		im.leave(e, "no capability stands for the tool %s", tool)
@@ -92,9 +96,9 @@ func (im *Import) entry(e Listed) {
 	}
 	switch {
 	case why != "":
-		im.leave(e, "%s", why)
+		im.misread(e, why)
 	case len(w.words) == 0 && w.cut:
-		im.leave(e, "it begins with a *: write a forbid for what it means")
+		im.misread(e, "it begins with a *: write a forbid for what it means")
 	case len(w.words) == 0 && e.List == "allow":
 		im.leave(e, "it allows every command, and no rule here does that")
 	case len(w.words) == 0 && e.List == "ask":
@@ -103,6 +107,15 @@ func (im *Import) entry(e Listed) {
 	default:
 		im.assign(e, w)
 	}
+}
+
+// misread leaves out an entry of which nobody can say what commands it means. Where it would deny or ask, it may mean any.
+func (im *Import) misread(e Listed, why string) {
+	if e.List != "allow" {
+		im.everything = true
+		why += "; everything that the other entries allow asks"
+	}
+	im.leave(e, "%s", why)
 }
 
 // words are a command line that a pattern means.

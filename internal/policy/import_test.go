@@ -70,6 +70,14 @@ func TestImport(t *testing.T) {
 		{"WebFetch(domain:example.com)", "", "", "deny", "deny"},
 		{"Bash(git status:*", "", "", "deny", "deny"},
 		{"bash(git status:*)", "", "", "deny", "deny"},
+		{"Bash(git:*)", "", "Bash(* status)", "ask", "ask"}, // who reads less of a denial than it says asks
+		{"Bash(git:*)", "", `Bash(git "status")`, "ask", "ask"},
+		{"Bash(git:*)", "Bash(* --short)", "", "ask", "ask"},
+		{"Bash(git:*)", "", "*", "ask", "ask"},
+		{"Bash(git:*)", "", "B*(git status)", "ask", "ask"},
+		{"Bash(git:*)", "", "Bash(git status", "ask", "ask"},
+		{"Bash(git:*)", "", "Edit(git status)", "allow", "ask"},
+		{"Bash(git:*)", "", "mcp__*", "allow", "ask"},
 	} {
 		settings := map[string]any{"permissions": map[string][]string{"allow": oneOrNone(c.allow), "ask": oneOrNone(c.ask), "deny": oneOrNone(c.deny)}}
 		data, _ := json.Marshal(settings)

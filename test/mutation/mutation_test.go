@@ -47,7 +47,7 @@ var mutations = []struct {
 	{"the kill switch ends what runs", "internal/gateway/kill.go",
 		"		(*cancel)(errKilled)\n", "		_ = cancel\n", "./internal/gateway"},
 	{"the kill switch refuses what comes", "internal/gateway/kill.go",
-		"	if !killed.On() {\n		return s", "	if true {\n		return s", "./internal/gateway"},
+		"	if !killed.On() {\n		return d", "	if true {\n		return d", "./internal/gateway"},
 	{"there is no nil runner", "internal/gate/gate.go",
 		"		if r == nil {", "		if r == nil && false {", "./internal/gate"},
 	{"a dry run acts on nothing", "internal/gate/gate.go",
