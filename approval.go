@@ -48,9 +48,10 @@ func (s Shown) String() string { return s.Text }
 
 // Answer is what became of a question. Its zero value grants nothing.
 type Answer struct {
-	Granted []RuleID // rules whose grant was given
-	Pending bool     // still open: nobody waits, the caller gets the id
-	Reason  string   // why not, in words
+	Granted []RuleID  // rules whose grant was given
+	Pending bool      // still open: nobody waits, the caller gets the id
+	Expires time.Time // of one that is pending
+	Reason  string    // why not, in words
 }
 
 // ApprovalTTL is how long a question stays open unless its rules say less.

@@ -65,7 +65,15 @@ func lines(approvers []gateway.Approver) string {
 	return b.String()
 }
 
-// approverLines is one approver a line, for the difference that init shows.
+// approverChange is how who may answer changes, for the difference that init shows.
+func approverChange(old, now []gateway.Approver) string {
+	words := difference(approverLines(old), approverLines(now))
+	if len(old) > 0 && len(now) == 0 {
+		words += "  ! an answer needs no signature any more\n"
+	}
+	return words
+}
+
 func approverLines(approvers []gateway.Approver) string {
 	var b strings.Builder
 	for _, a := range approvers {

@@ -109,7 +109,7 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 		return bailey.Answer{}, err
 	}
 	if !q.Wait {
-		return bailey.Answer{Pending: true, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
+		return bailey.Answer{Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
 	}
 	return u.wait(ctx, e)
 }

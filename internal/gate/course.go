@@ -194,7 +194,7 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s %s", q.ID, answer.Reason)}
+			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, answer.Expires.UTC().Format(time.RFC3339))}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
