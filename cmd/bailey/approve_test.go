@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"bailey"
@@ -271,7 +272,17 @@ func TestSalt(t *testing.T) {
 	if b, err := openSalt(home); err != nil || string(a) != string(b) {
 		t.Error(b, err)
 	}
-	if err := os.WriteFile(filepath.Join(string(home), saltName), []byte("short"), 0o600); err != nil {
+	name := filepath.Join(string(home), saltName)
+	if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSalt(home); bailey.KindOf(err) != bailey.Unavailable {
+		t.Error(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openSalt(home); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) == "" {

@@ -94,7 +94,12 @@ const saltSize = 32
 
 // openSalt reads the home's salt, or makes it.
 func openSalt(home gateway.Home) ([]byte, error) {
-	salt, err := os.ReadFile(filepath.Join(string(home), saltName))
+	name := filepath.Join(string(home), saltName)
+	var salt []byte
+	info, err := os.Lstat(name)
+	if err == nil && info.Mode().IsRegular() { // what is no file could keep the gateway waiting
+		salt, err = os.ReadFile(name)
+	}
 	switch {
 	case err == nil && len(salt) == saltSize:
 		return salt, nil
