@@ -9,6 +9,8 @@ import (
 type Budget struct {
 	ID     string `json:"id"`
 	Source string `json:"source"` // file:line
+	// Since is when it began to count: calls before that are none of its.
+	Since time.Time `json:"since,omitzero"`
 	// Capabilities and Agents say whose calls count; none means all.
 	Capabilities []CapabilityID `json:"capabilities,omitempty"`
 	Agents       []string       `json:"agents,omitempty"`
@@ -24,6 +26,12 @@ type Budget struct {
 	Wall       time.Duration `json:"wall,omitempty"`       // while tools ran
 	CPU        time.Duration `json:"cpu,omitempty"`        // as [MeteredRun] has it
 	Output     int64         `json:"output,omitempty"`     // bytes that tools wrote
+}
+
+// SameCount reports whether two budgets count the same calls in the same way, whatever their bounds.
+func (b Budget) SameCount(o Budget) bool {
+	return b.ID == o.ID && b.Session == o.Session && b.Agent == o.Agent && b.Capability == o.Capability && b.Within == o.Within &&
+		slices.Equal(b.Capabilities, o.Capabilities) && slices.Equal(b.Agents, o.Agents)
 }
 
 // Counts reports whether a call is one that the budget bounds.

@@ -19,19 +19,20 @@ import (
 
 // proposed is a policy that would be applied, beside the one in force.
 type proposed struct {
-	OK      bool              `json:"ok"`
-	Changed bool              `json:"changed"` // it was applied
-	Dir     string            `json:"dir,omitempty"`
-	Digest  string            `json:"digest"` // of its files
-	Policy  string            `json:"policy"` // of its rules
-	Rules   int               `json:"rules"`
-	Tests   int               `json:"tests"` // that passed
-	Budgets int               `json:"budgets"`
-	Differs bool              `json:"differs"` // from what is in force
-	Meaning policy.Difference `json:"meaning"`
-	Text    string            `json:"text,omitempty"` // the difference, line by line
-	Signer  *policySigner     `json:"signer,omitempty"`
-	Applied appliedPolicy     `json:"applied"` // what was in force
+	OK            bool              `json:"ok"`
+	Changed       bool              `json:"changed"` // it was applied
+	Dir           string            `json:"dir,omitempty"`
+	Digest        string            `json:"digest"` // of its files
+	Policy        string            `json:"policy"` // of its rules
+	Rules         int               `json:"rules"`
+	Tests         int               `json:"tests"` // that passed
+	Budgets       int               `json:"budgets"`
+	Differs       bool              `json:"differs"` // from what is in force
+	Meaning       policy.Difference `json:"meaning"`
+	BudgetChanges []string          `json:"budgetChanges"`
+	Text          string            `json:"text,omitempty"` // the difference, line by line
+	Signer        *policySigner     `json:"signer,omitempty"`
+	Applied       appliedPolicy     `json:"applied"` // what was in force
 }
 
 func (a *app) policyApply() *cobra.Command {
@@ -112,15 +113,18 @@ func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, sign
 	case !p.Changed:
 		fmt.Fprintln(a.stdout, "nothing changes: this policy is in use")
 	default:
-		fmt.Fprintf(a.stdout, "applied: %s in use from the next call on, policy %.12s\n", counts(p.Rules, "rule"), p.Policy)
+		fmt.Fprintf(a.stdout, "applied: %s in use from the next call on, policy %.12s (files %.12s)\n", counts(p.Rules, "rule"), p.Policy, p.Digest)
 	}
 	return nil
 }
 
 // policyDirOf is the directory that was named, or the home's own, absolute.
 func policyDirOf(home gateway.Home, args []string) (string, error) {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		return filepath.Join(string(home), "policy"), nil
+	case args[0] == "":
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the policy's directory has an empty name", Hint: "leave it out for " + filepath.Join(string(home), "policy")}
 	}
 	return filepath.Abs(args[0])
 }
@@ -146,7 +150,13 @@ func (p proposed) words() string {
 		from = visible(p.Dir)
 	}
 	fmt.Fprintf(&b, "%s: %s, %s, %s\n\n", from, counts(p.Rules, "rule"), counts(p.Tests, "test")+" passed", counts(p.Budgets, "budget"))
-	fmt.Fprintf(&b, "in meaning\n%s\nin text\n%s\n", indented(p.Meaning.String()), cmp.Or(p.Text, "  nothing\n"))
+	meaning := p.Meaning.String()
+	if changes := strings.Join(p.BudgetChanges, "\n"); changes != "" && p.Meaning.None() {
+		meaning = changes
+	} else if changes != "" {
+		meaning = strings.TrimRight(meaning, "\n") + "\n\n" + changes
+	}
+	fmt.Fprintf(&b, "in meaning\n%s\nin text\n%s\n", indented(meaning), cmp.Or(p.Text, "  nothing\n"))
 	return b.String()
 }
 
@@ -199,6 +209,7 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 	if p.Dir != "" && r.applied.Digest == "" {
 		before = withStarterTests(before) // as `policy init` wrote them
 	}
+	p.BudgetChanges = budgetChanges(now.budgets, e.budgets)
 	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(before, files)
 	return p, e, nil
 }
@@ -230,6 +241,7 @@ func (r *rulebook) apply(ctx context.Context, q gateway.Query, from bailey.Call)
 			return nil, err
 		}
 	}
+	now.Since = sinceOf(r.now.Load().budgets, e.budgets, now.At)
 	if err := r.note(ctx, policyEvent, now); err != nil {
 		return nil, err
 	}
@@ -237,6 +249,71 @@ func (r *rulebook) apply(ctx context.Context, q gateway.Query, from bailey.Call)
 	r.use(e)
 	p.Changed, p.Applied = true, now
 	return p, nil
+}
+
+// sinceOf says of each budget since when it counts: since now, unless it counts as it did.
+func sinceOf(old, list []bailey.Budget, now time.Time) (since []budgetSince) {
+	for _, b := range list {
+		at := now
+		for _, o := range old {
+			if o.SameCount(b) {
+				at = o.Since
+			}
+		}
+		since = append(since, budgetSince{b.ID, at})
+	}
+	return since
+}
+
+// budgetChanges says what becomes of budgets, a line each.
+func budgetChanges(old, now []bailey.Budget) []string {
+	lines := []string{}
+	words := func(b bailey.Budget) string {
+		var w []string
+		for _, bound := range []struct {
+			set   bool
+			words string
+		}{
+			{b.Calls > 0, counts(b.Calls, "call")}, {b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)}, {b.Wall > 0, b.Wall.String() + " of running tools"},
+			{b.CPU > 0, b.CPU.String() + " of processor time"}, {b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
+			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"}, {b.Within > 0, "within " + b.Within.String()},
+			{len(b.Capabilities) > 0, "of " + list(ids(b.Capabilities))}, {len(b.Agents) > 0, "by " + list(b.Agents)},
+		} {
+			if bound.set {
+				w = append(w, bound.words)
+			}
+		}
+		return strings.Join(w, ", ")
+	}
+	find := func(in []bailey.Budget, id string) string {
+		for _, b := range in {
+			if b.ID == id {
+				return words(b)
+			}
+		}
+		return ""
+	}
+	for _, b := range now {
+		switch was := find(old, b.ID); {
+		case was == "":
+			lines = append(lines, fmt.Sprintf("+ budget %s: %s", b.ID, words(b)))
+		case was != words(b):
+			lines = append(lines, fmt.Sprintf("budget %s: was %s; now %s", b.ID, was, words(b)))
+		}
+	}
+	for _, b := range old {
+		if find(now, b.ID) == "" {
+			lines = append(lines, fmt.Sprintf("- budget %s: was %s", b.ID, words(b)))
+		}
+	}
+	return lines
+}
+
+func ids(list []bailey.CapabilityID) (words []string) {
+	for _, id := range list {
+		words = append(words, string(id))
+	}
+	return words
 }
 
 // textDifference shows what changes, file by file.

@@ -99,6 +99,8 @@ func (d decidedThen) String() string {
 		fmt.Fprintf(&b, "nothing was decided; it ended %s", d.Outcome)
 	case d.Policy == "":
 		fmt.Fprintf(&b, "%s, before any rule was asked", shown(d.Decision))
+	case d.Outcome == bailey.Refused && d.Decision == bailey.Allow.String():
+		fmt.Fprintf(&b, "denied, though %s allowed it", shown(ruleNames(d.Rules)))
 	case len(d.Rules) == 0:
 		fmt.Fprintf(&b, "%s, by no rule", shown(d.Decision))
 	default:

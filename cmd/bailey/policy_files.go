@@ -43,7 +43,7 @@ effect, and no gateway is needed.`,
 			if a.json {
 				return a.print(c)
 			}
-			_, err = fmt.Fprintf(a.stdout, "%s: %s, %s passed, %s; policy %.12s\n", visible(c.Dir), counts(c.Rules, "rule"), counts(c.Tests, "test"), counts(c.Budgets, "budget"), c.Policy)
+			_, err = fmt.Fprintf(a.stdout, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n", visible(c.Dir), counts(c.Rules, "rule"), counts(c.Tests, "test"), counts(c.Budgets, "budget"), c.Policy, c.Digest)
 			return err
 		},
 	}
@@ -149,8 +149,8 @@ type policyText struct {
 func (a *app) policyShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show [DIGEST]", Short: "Print the policy in use, or one that was",
-		Long: `Print the files of the policy in use, or of one that was applied before, by its digest as the ledger's
-policy.apply entries have it.`,
+		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is the beginning of that of its files,
+as apply printed it, or of its rules, as receipts have it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := gateway.Query{Verb: "policy.show"}
@@ -172,7 +172,10 @@ func (r *rulebook) show(_ context.Context, q gateway.Query, _ bailey.Call) (any,
 	files := r.now.Load().files
 	if digest := text(q.Args, "digest"); digest != "" {
 		var err error
-		if files, err = r.kept(digest); err != nil {
+		if digest, err = r.named(digest); err == nil {
+			files, err = r.kept(digest)
+		}
+		if err != nil {
 			return nil, err
 		}
 		out.appliedPolicy = appliedPolicy{Digest: digest}

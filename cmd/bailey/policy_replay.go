@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
 	"bailey/pack"
@@ -35,19 +36,30 @@ func (a *app) policyReplay() *cobra.Command {
 	var s stretch
 	var with string
 	cmd := &cobra.Command{
-		Use: "replay --with DIR [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.NoArgs,
-		Long: `Decide the calls of the past again by the rules in a directory, and list every decision that would be another, with
+		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.MaximumNArgs(1),
+		Long: `Decide the calls of the past again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would be another, with
 the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
 
 A receipt does not hold everything. A call that cannot be decided again is counted with the reason: it is open, ended
 or met a wall before any rule was asked, its capability is not there any more, or a rule looks at what the receipt
 hides. Dry runs are decided like calls. The exit code does not tell whether anything would change.`,
 		Example: "  bailey policy replay --since 7d --with ./policy",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if with == "" {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--with names no directory of rules", Hint: "as in: bailey policy replay --since 7d --with ./policy"}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if with != "" {
+				args = append(args, with)
 			}
-			files, err := readPolicyDir(with)
+			if len(args) > 1 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "two directories of rules are named", Hint: "name one, as DIR or with --with"}
+			}
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			dir, err := policyDirOf(home, args)
+			if err != nil {
+				return err
+			}
+			files, err := readPolicyDir(dir)
 			if err != nil {
 				return err
 			}

@@ -35,8 +35,15 @@ type appliedPolicy struct {
 	Budgets  int              `json:"budgets"`
 	Signer   *policySigner    `json:"signer,omitempty"` // who signed the digest
 	At       time.Time        `json:"at,omitzero"`
+	Since    []budgetSince    `json:"budgetsSince,omitempty"`
 	Operator gateway.Operator `json:"operator,omitempty"`
 	Person   string           `json:"person,omitempty"`
+}
+
+// budgetSince is when a budget began to count: when it was first applied as it counts now.
+type budgetSince struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
 }
 
 // policySigner is whose SSH key signed a policy.
@@ -107,6 +114,13 @@ func (r *rulebook) last() (edition, error) {
 }
 
 func (r *rulebook) use(e edition) {
+	for i := range e.budgets {
+		for _, s := range r.applied.Since {
+			if s.ID == e.budgets[i].ID {
+				e.budgets[i].Since = s.At
+			}
+		}
+	}
 	r.now.Store(&e)
 	r.meter.Set(e.budgets)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,7 +165,7 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{Principal: bailey.Principal{Person: "ada"}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != gateway.Env || n[0].Person != "ada" || n[0] != r.Applied() {
+	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != gateway.Env || n[0].Person != "ada" || !reflect.DeepEqual(n[0], r.Applied()) {
 		t.Errorf("%+v", n)
 	}
 	if f, err := r.kept(p.Digest); err != nil || f.digest() != p.Digest {
@@ -393,7 +394,7 @@ func TestKeptIsRead(t *testing.T) {
 		return again
 	}
 	again := open(r.catalog)
-	if again.Engine().Digest() != r.Engine().Digest() || len(again.meter.State()) != 1 || again.now.Load().fault != nil || again.Applied() != r.Applied() {
+	if again.Engine().Digest() != r.Engine().Digest() || len(again.meter.State()) != 1 || again.now.Load().fault != nil || !reflect.DeepEqual(again.Applied(), r.Applied()) {
 		t.Errorf("%+v, fault %v", again.Applied(), again.now.Load().fault)
 	}
 	none, err := pack.Load(fstest.MapFS{})
@@ -401,7 +402,7 @@ func TestKeptIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	again = open(none)
-	if d := again.Decide(bailey.Request{Capability: "system.date"}); again.now.Load().fault == nil || d.Effect != bailey.Deny || d.Reason != noPolicy || again.Applied() != r.Applied() {
+	if d := again.Decide(bailey.Request{Capability: "system.date"}); again.now.Load().fault == nil || d.Effect != bailey.Deny || d.Reason != noPolicy || !reflect.DeepEqual(again.Applied(), r.Applied()) {
 		t.Errorf("other packs: %+v, fault %v", d, again.now.Load().fault)
 	}
 }

@@ -124,13 +124,19 @@ func late(q bailey.Question) string { return "nobody answered by " + stamp(q.Exp
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func withdrawn(id bailey.ApprovalID, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was withdrawn: %s", id, because(err)), Err: err}
+	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was withdrawn", id), Err: err}
+	if because(err) == leaves {
+		e.Message += ": " + leaves
+	}
+	return e
 }
+
+const leaves = "the caller went away"
 
 // because is why a caller no longer waits. A cause in words is given as it is: the kill switch has one.
 func because(cause error) string {
 	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {
-		return "the caller went away"
+		return leaves
 	}
 	return cause.Error()
 }

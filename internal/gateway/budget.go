@@ -12,7 +12,7 @@ import (
 )
 
 // Budgets meter what calls use and refuse those that no budget has room for. Metering knows the budgets of now: one that
-// is applied anew under the same id goes on with what was used. It is safe for concurrent use.
+// is applied anew under the same id, and counts in the same way, goes on with what was used. It is safe for concurrent use.
 type Budgets struct {
 	now func() time.Time
 
@@ -57,9 +57,13 @@ func NewBudgets(now func() time.Time) *Budgets {
 func (b *Budgets) Set(list []bailey.Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	kept := map[string]bool{}
+	for _, now := range list {
+		kept[now.ID] = slices.ContainsFunc(b.list, now.SameCount)
+	}
 	b.list = slices.Clone(list)
 	for key := range b.meters {
-		if !slices.ContainsFunc(list, func(l bailey.Budget) bool { return l.ID == key.Budget }) {
+		if !kept[key.Budget] {
 			delete(b.meters, key)
 		}
 	}
@@ -167,7 +171,7 @@ func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.list {
-		if l.Session || l.Within == 0 || !l.Counts(r) {
+		if l.Session || l.Within == 0 || at.Before(l.Since) || !l.Counts(r) {
 			continue
 		}
 		if m := b.at(keyOf(l, r), l.Within, at); m != nil {

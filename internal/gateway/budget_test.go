@@ -308,3 +308,40 @@ func TestBudgetOfPersons(t *testing.T) {
 		}
 	}
 }
+
+// TestBudgetCountsSince: a budget that counts in another way begins anew, in the gateway that lives and in the next one; one
+// whose bounds alone changed goes on.
+func TestBudgetCountsSince(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	now := begin
+	b := NewBudgets(func() time.Time { return now })
+	l := bailey.Budget{ID: "daily", Agent: true, Within: 24 * time.Hour, Calls: 2}
+	b.Set([]bailey.Budget{l})
+	for range 2 {
+		if _, err := b.Take(asked("s-1", "a", "git.log")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Calls = 3
+	b.Set([]bailey.Budget{l})
+	if _, err := b.Take(asked("s-1", "a", "git.log")); err != nil {
+		t.Errorf("a wider bound: %v", err)
+	}
+	if _, err := b.Take(asked("s-1", "a", "git.log")); err == nil {
+		t.Error("a wider bound forgot what was used")
+	}
+	now = now.Add(time.Hour)
+	l.Capability, l.Since = true, now
+	b.Set([]bailey.Budget{l})
+	if _, err := b.Take(asked("s-1", "a", "git.log")); err != nil {
+		t.Errorf("counted in another way: %v", err)
+	}
+	next := NewBudgets(func() time.Time { return now })
+	next.Set([]bailey.Budget{l})
+	for at := begin; at.Before(now.Add(2 * time.Minute)); at = at.Add(30 * time.Minute) { // two before, one since
+		next.Remember(asked("s-1", "a", "git.log"), at, gate.Use{})
+	}
+	if s := next.State(); len(s) != 1 || s[0].Calls != 1 {
+		t.Errorf("remembered %+v", s)
+	}
+}

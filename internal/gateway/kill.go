@@ -51,8 +51,16 @@ func NewKillSwitch(last Killed, note func(context.Context, string, any) error) *
 	return &KillSwitch{note: note, killed: last, calls: map[*context.CancelCauseFunc]struct{}{}}
 }
 
-// errKilled is why a call is cut off by the switch.
-const errKilled = ending("the kill switch was thrown")
+// cutOff is why a call is cut off by the switch. It is a cancellation.
+func (k Killed) cutOff() error {
+	words := "the kill switch was thrown"
+	if k.Reason != "" {
+		words += " (" + k.Reason + ")"
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: words, Hint: stoppedHint, Err: ending("everything is stopped")}
+}
+
+const stoppedHint = "tell the person you work for; `bailey resume` is theirs to say"
 
 // Do carries a call. One that comes while the switch is thrown goes its way too, to where policy refuses it.
 func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
@@ -89,8 +97,9 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 	if k.thrown++; !k.killed.On() {
 		k.killed = now
 	}
+	cut := k.killed.cutOff()
 	for cancel := range k.calls {
-		(*cancel)(errKilled)
+		(*cancel)(cut)
 	}
 	k.mu.Unlock()
 	k.noting.Lock()
@@ -144,5 +153,5 @@ func (s stoppable) Decide(r bailey.Request) bailey.Decision {
 	if killed.Reason != "" {
 		words += fmt.Sprintf(" (%s)", killed.Reason)
 	}
-	return bailey.Decision{Reason: words, Hint: "tell the person you work for; `bailey resume` is theirs to say"}
+	return bailey.Decision{Reason: words, Hint: stoppedHint}
 }

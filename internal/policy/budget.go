@@ -91,7 +91,10 @@ func (e *Engine) budget(s sheet, n ast.Node) (b bailey.Budget, err error) {
 
 // coherent settles what a budget counts apart, and refuses one that bounds nothing.
 func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
-	if per == nil {
+	switch { // a span longer than a session means nothing per session, and a call of the command line is one by itself
+	case per == nil && b.Within > 0:
+		per = []string{"agent"}
+	case per == nil:
 		per = []string{"session"}
 	}
 	for _, word := range per {

@@ -100,7 +100,7 @@
 //	    expect: ask                          # mandatory: allow, ask or deny
 //	    rules: [main-needs-human]            # exactly those that decide; or else whichever do
 //	    approvals: []                        # asking rules whose grants are in hand; none
-//	    agent: claude                        # claude
+//	    agent: local                         # local, as every agent is called in this version
 //	    person: ada                          # nobody
 //	    roles: [sre]                         # none
 //	    organisation: acme                   # none

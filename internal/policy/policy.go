@@ -101,6 +101,9 @@ func Load(c Config) (*Engine, error) {
 	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changed}, &found)
 	found.unique(rules)
 	for _, r := range rules {
+		if r.builtin && found.err() != nil { // what it would say follows from the faults of others
+			continue
+		}
 		found.check(m, r)
 	}
 	forbidden := newBlanket(rules)
@@ -167,6 +170,9 @@ func looked(list []cedar.String, rules []*rule) []cedar.String {
 	}
 	return list
 }
+
+// Digest is that of the engine that the sources load to, whether they load or not.
+func Digest(sources []Source) string { return digest(sorted(sources)) }
 
 // Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text goes in
 // behind its length (8 bytes, big endian), so no two sets of files share an encoding.

@@ -32,7 +32,7 @@ func (s sheet) fault(at *token.Token, format string, args ...any) error {
 		place = fmt.Sprintf("%s:%d:%d", s.name, at.Position.Line, at.Position.Column)
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: place + ": " + visible(fmt.Sprintf(format, args...)),
-		Hint: "correct it; until the file reads, none of its tests count"}
+		Hint: "correct it; until the file reads, nothing in it counts"}
 }
 
 // visible takes out of a message what a terminal would obey or a reader not see.

@@ -26,7 +26,7 @@ type Test struct {
 
 // Defaults of a test. Its day is a Wednesday, so that no test changes its result overnight.
 const (
-	testAgent = "claude"
+	testAgent = "local"
 	testDir   = "/workspace"
 	testCage  = "full"
 )

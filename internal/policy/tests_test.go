@@ -85,7 +85,7 @@ func TestRuleTestFit(t *testing.T) {
 // TestRuleTestDefaults: a test has the defaults of the package comment, and every key changes its part of the request.
 func TestRuleTestDefaults(t *testing.T) {
 	plain := bailey.Request{
-		Capability: "a.b", Principal: bailey.Principal{Agent: "claude"}, Session: bailey.Session{ID: "s-test"},
+		Capability: "a.b", Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-test"},
 		Target: bailey.Target{Kind: "local"}, Input: map[string]any{}, Dir: "/workspace", Cage: "full",
 		Time: time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC),
 	}

@@ -45,7 +45,7 @@ var mutations = []struct {
 	{"what a call used is counted", "internal/gate/course.go",
 		"	c.allowed.Settle(c.use())\n", "", "./internal/gate"},
 	{"the kill switch ends what runs", "internal/gateway/kill.go",
-		"		(*cancel)(errKilled)\n", "		_ = cancel\n", "./internal/gateway"},
+		"		(*cancel)(cut)\n", "		_ = cancel\n", "./internal/gateway"},
 	{"the kill switch refuses what comes", "internal/gateway/kill.go",
 		"	if !killed.On() {\n		return d", "	if true {\n		return d", "./internal/gateway"},
 	{"there is no nil runner", "internal/gate/gate.go",
