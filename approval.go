@@ -23,6 +23,7 @@ type Question struct {
 	Resource     Target       `json:"-"`
 	Argv         []Shown      `json:"-"` // rendered once
 	Dir          Shown        `json:"-"`
+	Contents     string       `json:"-"` // of files and directories among the inputs: [NotBound], or [NoContents]
 	Binary       Shown        `json:"-"`
 	BinaryDigest string       `json:"-"`
 	Cage         string       `json:"-"` // its kind
@@ -36,6 +37,12 @@ type Question struct {
 	Digest       string       `json:"digest"` // SHA-256 of Text, hex
 	Wait         bool         `json:"waits"`  // the caller stays for the answer
 }
+
+// What a question says of the contents of files and directories that a call names.
+const (
+	NoContents = "none"      // it names none
+	NotBound   = "not bound" // they may change between the answer and the run
+)
 
 // Shown is a value as it may be read, redacted, with the value itself: an answer binds both.
 type Shown struct {

@@ -23,6 +23,7 @@ type openQuestion struct {
 	Agent   string          `json:"agent"`
 	Argv    []string        `json:"argv"` // as it may be read; the text has it escaped
 	Rules   []bailey.Rule   `json:"rules"`
+	Open    bool            `json:"contentsNotBound"`
 	Roles   []string        `json:"roles"` // that each who grants it holds
 	Count   int             `json:"count"` // of how many
 	Answers []approve.Event `json:"answers"`
@@ -123,6 +124,9 @@ func (q openQuestion) words() string {
 		fmt.Fprintf(&b, "  %s\n", shown(line))
 	}
 	fmt.Fprintf(&b, "\nreads     %s\n", shown(strings.Join(q.Argv, " ")))
+	if q.Open {
+		fmt.Fprintln(&b, "NOT BOUND what lies in the directory or file that it names: it may be another by the time the call runs")
+	}
 	for _, r := range q.Rules {
 		fmt.Fprintf(&b, "asked by  %s (%s): %s\n", r.ID, shown(r.Source), shown(r.Reason))
 	}
@@ -145,7 +149,7 @@ func (s *stack) approvals(_ context.Context, q gateway.Query, _ bailey.Call) (an
 		if id != "" && o.ID != id {
 			continue
 		}
-		shown := openQuestion{Question: o, Agent: o.Principal.Agent, Rules: o.Rules, Answers: s.queue.Answers(o.ID)}
+		shown := openQuestion{Question: o, Agent: o.Principal.Agent, Rules: o.Rules, Open: o.Contents == bailey.NotBound, Answers: s.queue.Answers(o.ID)}
 		for _, arg := range o.Argv {
 			shown.Argv = append(shown.Argv, arg.Text)
 		}

@@ -92,6 +92,7 @@ func canon(q bailey.Question, key []byte) string {
 	w.line("impact", q.Impact)
 	w.line("resource", q.Resource.Kind, q.Resource.Name)
 	w.line("cwd", q.Dir)
+	w.line("contents", q.Contents)
 	w.line("binary", q.Binary, q.BinaryDigest)
 	w.line("cage", q.Cage, q.Plan)
 	w.list("environment", len(q.EnvNames), func(i int) { w.line("name", q.EnvNames[i]) })

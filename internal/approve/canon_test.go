@@ -23,7 +23,7 @@ func full() bailey.Question {
 		ID: "a-01", Receipt: "r-01", Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}}, Session: "s-01",
 		Call: "git.push", Manifest: "0a", Impact: "mutating, externallyReversible", Resource: bailey.Target{Kind: "local"},
 		Argv: []bailey.Shown{plain("git"), plain("push"), secret("https://[REDACTED_PASSWORD_1]@häuser\n", "https://pw@häuser\n")},
-		Dir:  plain("/w"), Binary: plain("/usr/bin/git"), BinaryDigest: "0b", Cage: "full", Plan: plain("0c"), EnvNames: []string{"LANG"},
+		Dir:  plain("/w"), Contents: bailey.NotBound, Binary: plain("/usr/bin/git"), BinaryDigest: "0b", Cage: "full", Plan: plain("0c"), EnvNames: []string{"LANG"},
 		Rules: []bailey.Rule{{ID: "main", Digest: "0d", Reason: `push to "main"`, Role: "sre", Count: 2, TTL: 10 * time.Minute}},
 		Nonce: "00ff", AskedAt: time.Unix(1, 5e8), Expires: time.Unix(601, 5e8),
 	}
@@ -48,6 +48,7 @@ func Example() {
 	// impact "mutating, externallyReversible"
 	// resource "local" ""
 	// cwd 555ada0ceec8c0c9c2458ec6f623245f45b8b389509096b90f325f6d913319c4 "/w"
+	// contents "not bound"
 	// binary 10846e2a65c0c27bc6e872e974292045cd4d66c15f7dfab7c378ff894b624449 "/usr/bin/git" "0b"
 	// cage "full" feaac586119d62eac53513311efa7ae8d851bb1f1c9b6de7efaaf70495241490 "0c"
 	// environment 1
@@ -149,7 +150,8 @@ func TestEverythingIsBound(t *testing.T) {
 		"session": func(q *bailey.Question) { q.Session = "s-02" }, "capability": func(q *bailey.Question) { q.Call = "git.pull" },
 		"manifest": func(q *bailey.Question) { q.Manifest = "1a" }, "impact": func(q *bailey.Question) { q.Impact = "none" },
 		"resource": func(q *bailey.Question) { q.Resource.Kind = "host" }, "cwd": func(q *bailey.Question) { q.Dir = plain("/x") },
-		"binary": func(q *bailey.Question) { q.Binary = plain("/bin/git") }, "binary digest": func(q *bailey.Question) { q.BinaryDigest = "1b" },
+		"contents": func(q *bailey.Question) { q.Contents = bailey.NoContents },
+		"binary":   func(q *bailey.Question) { q.Binary = plain("/bin/git") }, "binary digest": func(q *bailey.Question) { q.BinaryDigest = "1b" },
 		"cage": func(q *bailey.Question) { q.Cage = "none" }, "plan": func(q *bailey.Question) { q.Plan = plain("1c") },
 		"environment": func(q *bailey.Question) { q.EnvNames = nil }, "argument": func(q *bailey.Question) { q.Argv[1] = plain("pull") },
 		"value behind a token": func(q *bailey.Question) { q.Argv[2] = secret(q.Argv[2].Text, "https://other@häuser\n") },

@@ -29,6 +29,7 @@
 //	impact "SIDE EFFECT, REVERSIBILITY"
 //	resource "KIND" "NAME"
 //	cwd COMMITMENT "PATH"
+//	contents "none" or "not bound"
 //	binary COMMITMENT "PATH" "DIGEST"
 //	cage "KIND" COMMITMENT "DIGEST OF ITS PLAN"
 //	environment N, then N lines: name "NAME"
@@ -40,7 +41,8 @@
 //	end
 //
 // Digests are SHA-256 in hexadecimal, times those of RFC 3339 in UTC with as many digits of a second as there are, and a
-// count of 0 in a rule is that of a rule which says none. What stands behind a commitment is redacted. The commitment is
+// count of 0 in a rule is that of a rule which says none. Contents are those of files and directories that the call names:
+// of one that names some, they may change before it runs. What stands behind a commitment is redacted. The commitment is
 // to the value itself, so that the text can be stored and shown, and later be held against what ran:
 //
 //	salt       = HMAC-SHA-256(key, nonce as it stands | n)

@@ -325,6 +325,9 @@ func TestQuestionBindsTheCall(t *testing.T) {
 	if q.Plan.Text != "withheld" || q.Plan.Value.Reveal() != "d" || q.Cage != "full" {
 		t.Errorf("plan %q", q.Plan.Text)
 	}
+	if q.Contents != bailey.NotBound {
+		t.Errorf("a directory's contents are %q", q.Contents)
+	}
 	if q.Manifest == "" || q.Resource.Kind != "local" || q.Principal.Person != "p" || q.Session != "s-1" || !q.Wait || q.Impact != "readOnly, readOnly" || len(q.Rules) != 1 {
 		t.Errorf("%+v", q)
 	}

@@ -15,7 +15,10 @@ func (c *course) question() bailey.Question {
 		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
 		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
 		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
-		EnvNames: names(c.job.Env), Rules: c.decision.Asks, Wait: c.call.Wait,
+		EnvNames: names(c.job.Env), Contents: bailey.NoContents, Rules: c.decision.Asks, Wait: c.call.Wait,
+	}
+	if len(c.places) > 0 {
+		q.Contents = bailey.NotBound
 	}
 	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
 		q.Plan.Text = "withheld"
