@@ -20,6 +20,7 @@ type Question struct {
 	Call         CapabilityID `json:"capability"`
 	Manifest     string       `json:"-"` // digest
 	Impact       string       `json:"-"` // side-effect class and reversibility
+	Inputs       []Input      `json:"-"` // by name
 	Resource     Target       `json:"-"`
 	Argv         []Shown      `json:"-"` // rendered once
 	Dir          Shown        `json:"-"`
@@ -48,6 +49,12 @@ const (
 type Shown struct {
 	Text  string
 	Value Secret
+}
+
+// Input is an input of a call, in JSON.
+type Input struct {
+	Name string
+	Shown
 }
 
 // String is what may be read.

@@ -21,7 +21,8 @@ import (
 type openQuestion struct {
 	bailey.Question
 	Agent   string          `json:"agent"`
-	Argv    []string        `json:"argv"` // as it may be read; the text has it escaped
+	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
+	Argv    []string        `json:"argv"`   // as it may be read; the text has it escaped
 	Rules   []bailey.Rule   `json:"rules"`
 	Open    bool            `json:"contentsNotBound"`
 	Roles   []string        `json:"roles"` // that each who grants it holds
@@ -52,7 +53,7 @@ func (a *app) approvalsList() *cobra.Command {
 				}
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, q := range l.Approvals {
-					fmt.Fprintf(w, "%s\t%s\tby %s\t%s\t%s\tuntil %s\n", q.ID, cell(string(q.Call)), cell(q.Agent), cell(strings.Join(q.Argv, " ")), q.waits(), q.Expires.Local().Format(time.TimeOnly))
+					fmt.Fprintf(w, "%s\t%s\tby %s\t%s\t%s\tuntil %s\n", q.ID, cell(string(q.Call)), cell(q.Agent), cell(strings.TrimSpace(q.Inputs)), q.waits(), q.Expires.Local().Format(time.TimeOnly))
 				}
 				w.Flush()
 			})
@@ -124,8 +125,9 @@ func (q openQuestion) words() string {
 		fmt.Fprintf(&b, "  %s\n", shown(line))
 	}
 	fmt.Fprintf(&b, "\nreads     %s\n", shown(strings.Join(q.Argv, " ")))
+	fmt.Fprintf(&b, "call      %s%s, by %s\n", shown(string(q.Call)), shown(q.Inputs), shown(q.Agent))
 	if q.Open {
-		fmt.Fprintln(&b, "NOT BOUND what lies in the directory or file that it names: it may be another by the time the call runs")
+		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
 	}
 	for _, r := range q.Rules {
 		fmt.Fprintf(&b, "asked by  %s (%s): %s\n", r.ID, shown(r.Source), shown(r.Reason))
@@ -150,6 +152,9 @@ func (s *stack) approvals(_ context.Context, q gateway.Query, _ bailey.Call) (an
 			continue
 		}
 		shown := openQuestion{Question: o, Agent: o.Principal.Agent, Rules: o.Rules, Open: o.Contents == bailey.NotBound, Answers: s.queue.Answers(o.ID)}
+		for _, in := range o.Inputs {
+			shown.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
+		}
 		for _, arg := range o.Argv {
 			shown.Argv = append(shown.Argv, arg.Text)
 		}

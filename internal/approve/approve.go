@@ -154,11 +154,14 @@ func forget(q *bailey.Question) {
 	for i := range q.Argv {
 		q.Argv[i].Value = bailey.Secret{}
 	}
+	for i := range q.Inputs {
+		q.Inputs[i].Value = bailey.Secret{}
+	}
 	q.Dir.Value, q.Binary.Value, q.Plan.Value = bailey.Secret{}, bailey.Secret{}, bailey.Secret{}
 }
 
 func clone(q bailey.Question) bailey.Question {
-	q.Argv, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
+	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
 	return q
 }
 

@@ -90,6 +90,7 @@ func canon(q bailey.Question, key []byte) string {
 	w.line("capability", string(q.Call))
 	w.line("manifest", q.Manifest)
 	w.line("impact", q.Impact)
+	w.list("inputs", len(q.Inputs), func(i int) { w.line("input", q.Inputs[i].Name, q.Inputs[i].Shown) })
 	w.line("resource", q.Resource.Kind, q.Resource.Name)
 	w.line("cwd", q.Dir)
 	w.line("contents", q.Contents)

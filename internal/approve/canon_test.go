@@ -22,8 +22,9 @@ func full() bailey.Question {
 	return bailey.Question{
 		ID: "a-01", Receipt: "r-01", Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}}, Session: "s-01",
 		Call: "git.push", Manifest: "0a", Impact: "mutating, externallyReversible", Resource: bailey.Target{Kind: "local"},
-		Argv: []bailey.Shown{plain("git"), plain("push"), secret("https://[REDACTED_PASSWORD_1]@häuser\n", "https://pw@häuser\n")},
-		Dir:  plain("/w"), Contents: bailey.NotBound, Binary: plain("/usr/bin/git"), BinaryDigest: "0b", Cage: "full", Plan: plain("0c"), EnvNames: []string{"LANG"},
+		Inputs: []bailey.Input{{Name: "to", Shown: secret(`"[REDACTED_PASSWORD_1]"`, `"pw"`)}},
+		Argv:   []bailey.Shown{plain("git"), plain("push"), secret("https://[REDACTED_PASSWORD_1]@häuser\n", "https://pw@häuser\n")},
+		Dir:    plain("/w"), Contents: bailey.NotBound, Binary: plain("/usr/bin/git"), BinaryDigest: "0b", Cage: "full", Plan: plain("0c"), EnvNames: []string{"LANG"},
 		Rules: []bailey.Rule{{ID: "main", Digest: "0d", Reason: `push to "main"`, Role: "sre", Count: 2, TTL: 10 * time.Minute}},
 		Nonce: "00ff", AskedAt: time.Unix(1, 5e8), Expires: time.Unix(601, 5e8),
 	}
@@ -32,7 +33,7 @@ func full() bailey.Question {
 // The text of a question, byte for byte, with the key "key".
 func Example() {
 	fmt.Print(canon(full(), []byte("key")))
-	fmt.Println(Commit(Salt([]byte("key"), "00ff", 5), "https://pw@häuser\n"))
+	fmt.Println(Commit(Salt([]byte("key"), "00ff", 6), "https://pw@häuser\n"))
 	// Output:
 	// bailey approval 1
 	// question "a-01"
@@ -46,24 +47,26 @@ func Example() {
 	// capability "git.push"
 	// manifest "0a"
 	// impact "mutating, externallyReversible"
+	// inputs 1
+	// input "to" 6a631d533c710092d0364d549ec60b636696b20bb9b7cde372e9cf77aaf27ca4 "\"[REDACTED_PASSWORD_1]\""
 	// resource "local" ""
-	// cwd 555ada0ceec8c0c9c2458ec6f623245f45b8b389509096b90f325f6d913319c4 "/w"
+	// cwd 3b5b5e1f452c3ec49668d439f19663e9753b4852bd2373495c58ff76e1ae427a "/w"
 	// contents "not bound"
-	// binary 10846e2a65c0c27bc6e872e974292045cd4d66c15f7dfab7c378ff894b624449 "/usr/bin/git" "0b"
-	// cage "full" feaac586119d62eac53513311efa7ae8d851bb1f1c9b6de7efaaf70495241490 "0c"
+	// binary 16241f2cac27af2b7e1e2969a83d22840f85c51e2cffbcfc53f27d5bf4533f74 "/usr/bin/git" "0b"
+	// cage "full" 17f57f8017b9101a340c01f63c122bddbc98663f40fb139d5cfcf6816ae51076 "0c"
 	// environment 1
 	// name "LANG"
 	// argv 3
-	// argument 5f0f10577d9dde2f3ae95deb6a6015e20b177bb8c5c08a8e304d0108f1aa7ba2 "git"
-	// argument 1c528469288a5b900c671388d8bb44e597bc6cf2db2db7db48427bdeb9c40db0 "push"
-	// argument 7021f41a0017615d4ef0fd611e8f76ca620ccbbd23cd7a5fdb7e99ef76ef0dc5 "https://[REDACTED_PASSWORD_1]@h\u{e4}user\u{a}"
+	// argument c67b67689b41e6bc5fb3d91ae9ce8d36b3de2c0e4339cd36ae4e74d7b8eefcf9 "git"
+	// argument c586164355727078c52e8aa95baf9ba8dd16a214bc5c1e5426f98743d58c0421 "push"
+	// argument 8a0f1c869b1970709eb10f7ce38b22f77290d8763fb5745abe0f926564723da2 "https://[REDACTED_PASSWORD_1]@h\u{e4}user\u{a}"
 	// rules 1
 	// rule "main" "0d" role "sre" count 2 ttl 600 reason "push to \"main\""
 	// nonce "00ff"
 	// asked "1970-01-01T00:00:01.5Z"
 	// expires "1970-01-01T00:10:01.5Z"
 	// end
-	// 7021f41a0017615d4ef0fd611e8f76ca620ccbbd23cd7a5fdb7e99ef76ef0dc5
+	// 8a0f1c869b1970709eb10f7ce38b22f77290d8763fb5745abe0f926564723da2
 }
 
 // TestHostileText: nothing that is asked begins a line, ends a field or reaches a terminal.
@@ -150,8 +153,10 @@ func TestEverythingIsBound(t *testing.T) {
 		"session": func(q *bailey.Question) { q.Session = "s-02" }, "capability": func(q *bailey.Question) { q.Call = "git.pull" },
 		"manifest": func(q *bailey.Question) { q.Manifest = "1a" }, "impact": func(q *bailey.Question) { q.Impact = "none" },
 		"resource": func(q *bailey.Question) { q.Resource.Kind = "host" }, "cwd": func(q *bailey.Question) { q.Dir = plain("/x") },
-		"contents": func(q *bailey.Question) { q.Contents = bailey.NoContents },
-		"binary":   func(q *bailey.Question) { q.Binary = plain("/bin/git") }, "binary digest": func(q *bailey.Question) { q.BinaryDigest = "1b" },
+		"input":             func(q *bailey.Question) { q.Inputs[0].Name = "from" },
+		"value of an input": func(q *bailey.Question) { q.Inputs[0].Value = bailey.NewSecret(`"other"`) },
+		"contents":          func(q *bailey.Question) { q.Contents = bailey.NoContents },
+		"binary":            func(q *bailey.Question) { q.Binary = plain("/bin/git") }, "binary digest": func(q *bailey.Question) { q.BinaryDigest = "1b" },
 		"cage": func(q *bailey.Question) { q.Cage = "none" }, "plan": func(q *bailey.Question) { q.Plan = plain("1c") },
 		"environment": func(q *bailey.Question) { q.EnvNames = nil }, "argument": func(q *bailey.Question) { q.Argv[1] = plain("pull") },
 		"value behind a token": func(q *bailey.Question) { q.Argv[2] = secret(q.Argv[2].Text, "https://other@häuser\n") },
@@ -173,6 +178,7 @@ func TestNoSecretInText(t *testing.T) {
 	q := New(Config{Note: (&book{}).note})
 	in := question("a-1", false)
 	in.Argv = append(in.Argv, secret("[REDACTED_PASSWORD_1]", "hunter2"))
+	in.Inputs = full().Inputs
 	if _, err := q.Ask(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +186,7 @@ func TestNoSecretInText(t *testing.T) {
 	if strings.Contains(open.Text, "hunter2") || !strings.Contains(open.Text, `"[REDACTED_PASSWORD_1]"`) {
 		t.Errorf("text %s", open.Text)
 	}
-	if got := open.Argv[2].Value.Reveal(); got != "" {
+	if got := open.Argv[2].Value.Reveal() + open.Inputs[0].Value.Reveal(); got != "" {
 		t.Errorf("the queue keeps %q", got)
 	}
 	if in.Argv[2].Value.Reveal() != "hunter2" {

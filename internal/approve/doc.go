@@ -27,6 +27,7 @@
 //	capability "ID"
 //	manifest "DIGEST"
 //	impact "SIDE EFFECT, REVERSIBILITY"
+//	inputs N, then N lines in order of name: input "NAME" COMMITMENT "VALUE IN JSON"
 //	resource "KIND" "NAME"
 //	cwd COMMITMENT "PATH"
 //	contents "none" or "not bound"

@@ -325,6 +325,9 @@ func TestQuestionBindsTheCall(t *testing.T) {
 	if q.Plan.Text != "withheld" || q.Plan.Value.Reveal() != "d" || q.Cage != "full" {
 		t.Errorf("plan %q", q.Plan.Text)
 	}
+	if len(q.Inputs) != 2 || q.Inputs[0].Name != "dir" || q.Inputs[1].Text != `"my [R]"` || q.Inputs[1].Value.Reveal() != `"my SECRET"` {
+		t.Errorf("inputs %v", q.Inputs)
+	}
 	if q.Contents != bailey.NotBound {
 		t.Errorf("a directory's contents are %q", q.Contents)
 	}

@@ -1,8 +1,11 @@
 package gate
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"bailey"
 )
@@ -26,10 +29,25 @@ func (c *course) question() bailey.Question {
 	for _, arg := range append([]string{c.job.Command}, c.argv...) {
 		q.Argv = append(q.Argv, c.shown(arg))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.input)) {
+		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{
+			Text: plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name])), Value: bailey.NewSecret(plainJSON(c.input[name]))}})
+	}
 	for _, w := range c.manifest.Wants() {
 		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q
+}
+
+// plainJSON is a value on one line, as a person writes it.
+func plainJSON(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil { // what was checked came from JSON
+		return "?"
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func (c *course) shown(s string) bailey.Shown {
