@@ -10,27 +10,62 @@ import (
 	"time"
 )
 
-// Question is what a person is asked: the complete call in canonical form and the rules that ask.
+// Question is what a person is asked: the complete call and the rules that ask. Text is all of it in canonical form
+// (package approve), and an answer binds that and nothing else; what has no name in JSON stands in it.
 type Question struct {
-	ID        ApprovalID   `json:"id"`
-	Receipt   ReceiptID    `json:"receipt"`
-	Principal Principal    `json:"principal"`
-	Session   SessionID    `json:"session"`
-	Call      CapabilityID `json:"capability"`
-	Argv      []string     `json:"argv"` // redacted, rendered once
-	Dir       string       `json:"dir,omitempty"`
-	Impact    string       `json:"impact"` // side-effect class and reversibility
-	Rules     []Rule       `json:"rules"`
-	AskedAt   time.Time    `json:"askedAt"`
-	Expires   time.Time    `json:"expires"`
-	Wait      bool         `json:"-"` // the caller stays for the answer
+	ID           ApprovalID   `json:"id"`
+	Receipt      ReceiptID    `json:"receipt"`
+	Principal    Principal    `json:"-"`
+	Session      SessionID    `json:"-"`
+	Call         CapabilityID `json:"capability"`
+	Manifest     string       `json:"-"` // digest
+	Impact       string       `json:"-"` // side-effect class and reversibility
+	Inputs       []Input      `json:"-"` // by name
+	Resource     Target       `json:"-"`
+	Argv         []Shown      `json:"-"` // rendered once
+	Dir          Shown        `json:"-"`
+	Contents     string       `json:"-"` // of files and directories among the inputs: [NotBound], or [NoContents]
+	Binary       Shown        `json:"-"`
+	BinaryDigest string       `json:"-"`
+	Cage         string       `json:"-"` // its kind
+	Plan         Shown        `json:"-"` // digest of the cage's plan
+	EnvNames     []string     `json:"-"`
+	Rules        []Rule       `json:"-"`
+	Nonce        string       `json:"-"` // these and what follows are the approver's to set
+	AskedAt      time.Time    `json:"askedAt"`
+	Expires      time.Time    `json:"expires"`
+	Text         string       `json:"text"`
+	Digest       string       `json:"digest"` // SHA-256 of Text, hex
+	Wait         bool         `json:"waits"`  // the caller stays for the answer
 }
+
+// What a question says of the contents of files and directories that a call names.
+const (
+	NoContents = "none"      // it names none
+	NotBound   = "not bound" // they may change between the answer and the run
+)
+
+// Shown is a value as it may be read, redacted, with the value itself: an answer binds both.
+type Shown struct {
+	Text  string
+	Value Secret
+}
+
+// Input is an input of a call, in JSON.
+type Input struct {
+	Name string
+	Shown
+}
+
+// String is what may be read.
+func (s Shown) String() string { return s.Text }
 
 // Answer is what became of a question. Its zero value grants nothing.
 type Answer struct {
-	Granted []RuleID // rules whose grant was given
-	Pending bool     // still open: nobody waits, the caller gets the id
-	Reason  string   // why not, in words
+	Granted []RuleID  // rules whose grant was given
+	Pending bool      // still open: nobody waits, the caller gets the id
+	Expires time.Time // of one that is pending
+	Reason  string    // why not, in words
 }
 
 // ApprovalTTL is how long a question stays open unless its rules say less.

@@ -110,6 +110,8 @@ type Rule struct {
 	Role  string        `json:"role,omitempty"`
 	Count int           `json:"count,omitempty"`
 	TTL   time.Duration `json:"ttl,omitempty"` // nanoseconds
+	// Digest is SHA-256 over what the rule means, hex: a grant of it counts for no other rule of the same id.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Request is what policy decides upon: the checked call, nothing that was not verified.

@@ -55,6 +55,37 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
+// TestApproveAsks: the whole question is on the terminal before anybody is asked, and only y or yes and Enter grants it.
+func TestApproveAsks(t *testing.T) {
+	y := newYard(t)
+	rules := filepath.Join(filepath.Dir(y.repo), "rules")
+	y.must(y.program, "policy", "init", rules)
+	if err := os.WriteFile(filepath.Join(rules, "dates.cedar"), []byte(asksForDates), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, code := y.dialog(t, "", "y\n", "policy", "apply", rules); code != exitOK {
+		t.Fatalf("%d, %s", code, said)
+	}
+	call, out := y.run(y.repo, "run", "--wait", "system.date")
+	var id string
+	y.await("the call to ask", func() bool {
+		id, _, _ = strings.Cut(y.must(y.program, "approvals", "list"), " ")
+		return strings.HasPrefix(id, "a-")
+	})
+	for _, keys := range []string{"\n", "\x1b", "n\n", "\x04", "sure\n"} {
+		said, code := y.dialog(t, "", keys, "approve", id)
+		if code != exitDenied || !strings.Contains(said, "\n  capability \"system.date\"\n") || !strings.Contains(said, "\n  end\n") || !strings.Contains(said, "Grant this? [y/N]") {
+			t.Errorf("%q: %d, %s", keys, code, said)
+		}
+	}
+	if said, code := y.dialog(t, "", "y\n", "approve", id); code != exitOK || !strings.Contains(said, "granted") {
+		t.Errorf("y: %d, %s", code, said)
+	}
+	if err := call.Wait(); err != nil || !strings.HasPrefix(out.String(), "20") {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
 // TestAgentsReachNoOperatorVerb: neither a tool of MCP nor a method leads to one.
 func TestAgentsReachNoOperatorVerb(t *testing.T) {
 	y := newYard(t)

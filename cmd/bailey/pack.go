@@ -117,6 +117,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[rotateAct] = s.rotate
 	acts[policyEvent] = s.rules.apply
 	acts[resumeVerb] = s.resume
+	acts[approveVerb] = s.approve
 	return acts
 }
 

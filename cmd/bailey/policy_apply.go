@@ -83,7 +83,7 @@ func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, sign
 		}
 	}
 	if signature != "" {
-		text, err := readSignature(signature)
+		text, err := readSignature(signature, signatureNamespace)
 		if err != nil {
 			return err
 		}
@@ -129,16 +129,16 @@ func policyDirOf(home gateway.Home, args []string) (string, error) {
 	return filepath.Abs(args[0])
 }
 
-func readSignature(name string) (string, error) {
+func readSignature(name, namespace string) (string, error) {
 	const largest = 64 << 10
 	f, err := os.Open(name)
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the signature cannot be read", Err: err, Hint: "make it with ssh-keygen -Y sign -n policy@bailey"}
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the signature cannot be read", Err: err, Hint: "make it with ssh-keygen -Y sign -n " + namespace}
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, largest+1))
 	if err == nil && len(text) > largest {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: "that is no signature: it is over 64 KiB", Hint: "make it with ssh-keygen -Y sign -n policy@bailey"}
+		err = &bailey.Error{Kind: bailey.Invalid, Message: "that is no signature: it is over 64 KiB", Hint: "make it with ssh-keygen -Y sign -n " + namespace}
 	}
 	return string(text), err
 }

@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
-			"certificate": certificate,
+			"certificate": certificate, "page": page,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "account" {
@@ -201,6 +201,18 @@ func certificate(ts *testscript.TestScript, _ bool, args []string) {
 	for i, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: signed}, {Type: "PRIVATE KEY", Bytes: key}} {
 		ts.Check(os.WriteFile(ts.MkAbs(args[i]), pem.EncodeToMemory(block), 0o600))
 	}
+}
+
+// page DOCUMENT FILE writes the one sh block of a document to a file, to be run.
+func page(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := os.ReadFile(filepath.Join("../../docs", args[0]))
+	ts.Check(err)
+	blocks := strings.Split(string(text), "```sh\n")
+	if len(blocks) != 2 {
+		ts.Fatalf("%s has %d blocks of sh, want one", args[0], len(blocks)-1)
+	}
+	block, _, _ := strings.Cut(blocks[1], "```")
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(block), 0o600))
 }
 
 // session FILE prints the report on the session of the first receipt in a list.

@@ -146,7 +146,11 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Log: s.log})
+	salt, err := openSalt(home)
+	if err != nil {
+		return nil, err
+	}
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
@@ -322,6 +326,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget,
+		"approvals": s.approvals, denyVerb: s.deny,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }

@@ -1,16 +1,9 @@
-// Package approve keeps the questions that wait for a person.
-//
-// A question is recorded before anybody can see it, stays open until the shortest time that its rules
-// allow, and ends in exactly one recorded answer: nobody answered, the caller withdrew, or the gateway
-// ended. Each of them denies. There is no way here to grant: an answer that grants needs proof of who
-// gave it, and until such a proof can be checked none is taken.
-//
-// Events are "question", whose data is the [bailey.Question], and "answer", whose data is an [Event]. If
-// an answer cannot be recorded, the question's own expiry in the ledger still says that nothing was granted.
 package approve
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,22 +18,35 @@ import (
 // DefaultOpen is how many questions may be open at once when Config says nothing.
 const DefaultOpen = 1000
 
-// Config says where events go and how long questions stay. Without Note every question is refused.
+// Config says where events go and how long questions stay. Without Note every question is refused, without Prove every
+// answer that grants.
 type Config struct {
 	// Note writes one event durably and returns nil only then. It is called from several goroutines.
-	Note    func(ctx context.Context, kind string, data any) error
+	Note func(ctx context.Context, kind string, data any) error
+	// Prove says whose answer it is, by the approvers of now, or why it does not count. Those that were taken are
+	// proven again whenever another comes, so that whoever is no approver any more has no part in a quorum.
+	Prove func(text []byte, g Given) (Approver, error)
+	// Key is what salts are made of. A commitment can be checked by who has it; nil is one that nobody has.
+	Key     []byte
 	TTL     time.Duration    // zero is [bailey.ApprovalTTL]; a rule can only shorten it
 	Now     func() time.Time // nil is time.Now
 	MaxOpen int              // zero is [DefaultOpen]
 	Log     *slog.Logger     // nil discards
 }
 
-// Event is the data of an "answer".
+// Event is the data of an "answer". One without a name is nobody's: it says why the question ended.
 type Event struct {
-	ID      bailey.ApprovalID `json:"id"`
-	Receipt bailey.ReceiptID  `json:"receipt"`
-	Granted bool              `json:"granted"`
-	Reason  string            `json:"reason"`
+	ID        bailey.ApprovalID `json:"id"`
+	Receipt   bailey.ReceiptID  `json:"receipt"`
+	Granted   bool              `json:"granted"` // by this answer; a quorum may want more
+	Reason    string            `json:"reason"`
+	Digest    string            `json:"digest,omitempty"` // of the question's text
+	Name      string            `json:"name,omitempty"`
+	Level     Level             `json:"level,omitempty"`
+	Key       string            `json:"key,omitempty"` // fingerprint
+	Roles     []string          `json:"roles,omitempty"`
+	Signature string            `json:"signature,omitempty"` // over the question's text
+	Operator  string            `json:"operator,omitempty"`  // by what right an unsigned one came
 }
 
 // Queue holds the open questions. It is safe for concurrent use.
@@ -58,6 +64,9 @@ type Queue struct {
 type entry struct {
 	q        bailey.Question
 	recorded bool // the question is durable: it may be shown and settled
+	given    []Given
+	taken    []Event
+	turn     sync.Mutex // one answer is taken at a time; guards given and taken, held before Queue.mu
 	done     chan struct{}
 	answer   bailey.Answer
 	err      error
@@ -73,6 +82,10 @@ func New(c Config) *Queue {
 	}
 	if c.MaxOpen <= 0 {
 		c.MaxOpen = DefaultOpen
+	}
+	if c.Key == nil {
+		c.Key = make([]byte, 32)
+		rand.Read(c.Key) // never fails (crypto/rand)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -96,16 +109,22 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 		return bailey.Answer{}, err
 	}
 	if !q.Wait {
-		return bailey.Answer{Pending: true, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
+		return bailey.Answer{Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
 	}
 	return u.wait(ctx, e)
 }
 
 // admit reserves a place for q. Nobody sees the entry until record has made it durable.
 func (u *Queue) admit(q bailey.Question) (*entry, error) {
-	q.Argv, q.Rules = slices.Clone(q.Argv), slices.Clone(q.Rules)
+	q = clone(q)
 	q.AskedAt = u.c.Now()
 	q.Expires = q.AskedAt.Add(u.ttl(q.Rules))
+	q.Nonce = nonce()
+	var err error
+	if q.Text, q.Digest, err = canonical(q, u.c.Key); err != nil {
+		return nil, err
+	}
+	forget(&q)
 	e := &entry{q: q, done: make(chan struct{})}
 
 	u.mu.Lock()
@@ -128,6 +147,29 @@ func (u *Queue) admit(q bailey.Question) (*entry, error) {
 	}
 	u.open[q.ID] = e
 	return e, nil
+}
+
+// forget lets go of the values: what is shown and kept is the text.
+func forget(q *bailey.Question) {
+	for i := range q.Argv {
+		q.Argv[i].Value = bailey.Secret{}
+	}
+	for i := range q.Inputs {
+		q.Inputs[i].Value = bailey.Secret{}
+	}
+	q.Dir.Value, q.Binary.Value, q.Plan.Value = bailey.Secret{}, bailey.Secret{}, bailey.Secret{}
+}
+
+func clone(q bailey.Question) bailey.Question {
+	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
+	return q
+}
+
+// nonce keeps two questions that are else alike from having one text.
+func nonce() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
 }
 
 // ttl is the shortest time that the rules and the configuration leave.
@@ -192,9 +234,7 @@ func (u *Queue) Open() []bailey.Question {
 	var list []bailey.Question
 	for _, e := range u.open {
 		if e.recorded {
-			q := e.q
-			q.Argv, q.Rules = slices.Clone(q.Argv), slices.Clone(q.Rules)
-			list = append(list, q)
+			list = append(list, clone(e.q))
 		}
 	}
 	slices.SortFunc(list, func(a, b bailey.Question) int {

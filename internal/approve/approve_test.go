@@ -49,8 +49,10 @@ func (b *book) list() string {
 	return strings.Join(b.events, "\n")
 }
 
+func plain(s string) bailey.Shown { return bailey.Shown{Text: s, Value: bailey.NewSecret(s)} }
+
 func question(id string, wait bool, ttls ...time.Duration) bailey.Question {
-	q := bailey.Question{ID: bailey.ApprovalID(id), Receipt: bailey.ReceiptID("r-" + id), Wait: wait, Argv: []string{"git", "push"}}
+	q := bailey.Question{ID: bailey.ApprovalID(id), Receipt: bailey.ReceiptID("r-" + id), Wait: wait, Argv: []bailey.Shown{plain("git"), plain("push")}}
 	for _, ttl := range ttls {
 		q.Rules = append(q.Rules, bailey.Rule{ID: "rule", TTL: ttl})
 	}
@@ -382,10 +384,10 @@ func TestCopies(t *testing.T) {
 	if _, err := q.Ask(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	in.Argv[1], in.Rules[0].ID = "status", "other"
+	in.Argv[1], in.Rules[0].ID = plain("status"), "other"
 	open := q.Open()
-	open[0].Argv[0], open[0].Rules[0].TTL = "rm", time.Hour
-	if got := q.Open()[0]; strings.Join(got.Argv, " ") != "git push" || got.Rules[0].ID != "rule" || got.Rules[0].TTL != time.Minute {
+	open[0].Argv[0], open[0].Rules[0].TTL = plain("rm"), time.Hour
+	if got := q.Open()[0]; fmt.Sprint(got.Argv) != "[git push]" || got.Rules[0].ID != "rule" || got.Rules[0].TTL != time.Minute {
 		t.Errorf("%+v", got)
 	}
 }

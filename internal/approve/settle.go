@@ -69,31 +69,46 @@ func (u *Queue) recorded(want func(*entry) bool) []*entry {
 	return list
 }
 
-// settle denies e and records why, unless somebody else has taken it: whoever takes the entry out of
-// the map writes the one answer. It reports whether that was this call.
+// settle denies e and records why, unless somebody else has taken it. It reports whether that was this call.
 func (u *Queue) settle(e *entry, reason string) bool {
+	if !u.take(e) {
+		return false
+	}
+	u.finish(e, bailey.Answer{Reason: reason}, Event{ID: e.q.ID, Receipt: e.q.Receipt, Reason: reason})
+	return true
+}
+
+// take makes this call the one that ends e.
+func (u *Queue) take(e *entry) bool {
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	mine := u.open[e.q.ID] == e
 	if mine {
 		delete(u.open, e.q.ID)
 	}
-	u.mu.Unlock()
-	if !mine {
-		return false
-	}
+	return mine
+}
+
+// finish records the event that ends e, which was taken, and lets who waits go on. What cannot be recorded grants nothing.
+func (u *Queue) finish(e *entry, a bailey.Answer, event Event) {
 	defer close(e.done)
-	e.answer = bailey.Answer{Reason: reason}
-	err := u.c.Note(context.Background(), "answer", Event{ID: e.q.ID, Receipt: e.q.Receipt, Reason: reason})
-	if err != nil {
-		e.err = &bailey.Error{
-			Kind:    bailey.Unavailable,
-			Message: fmt.Sprintf("the denial of question %s (%s) could not be recorded", e.q.ID, reason),
-			Hint:    "see that the ledger can be written",
-			Err:     err,
-		}
-		u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
+	e.answer = bailey.Answer{Reason: a.Reason}
+	err := u.c.Note(context.Background(), "answer", event)
+	if err == nil {
+		e.answer = a
+		return
 	}
-	return true
+	what := "denial"
+	if event.Granted {
+		what = "grant"
+	}
+	e.err = &bailey.Error{
+		Kind:    bailey.Unavailable,
+		Message: fmt.Sprintf("the %s of question %s (%s) could not be recorded", what, e.q.ID, a.Reason),
+		Hint:    "see that the ledger can be written",
+		Err:     err,
+	}
+	u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
 }
 
 // nudge lets Run look again; when it has not yet looked since the last nudge, one is enough.

@@ -194,7 +194,7 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, q.Expires.UTC().Format(time.RFC3339))}
+			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, answer.Expires.UTC().Format(time.RFC3339))}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
@@ -205,28 +205,18 @@ func (c *course) approve(ctx context.Context) error {
 	return nil
 }
 
-func (c *course) question() bailey.Question {
-	argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
-	now := time.Now()
-	q := bailey.Question{
-		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
-		Call: c.manifest.ID, Argv: texts(argv), Dir: c.hide(c.job.Dir),
-		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
-		Rules:  c.decision.Asks, AskedAt: now, Expires: now.Add(bailey.ApprovalTTL), Wait: c.call.Wait,
-	}
-	for _, r := range q.Rules {
-		if r.TTL > 0 && now.Add(r.TTL).Before(q.Expires) {
-			q.Expires = now.Add(r.TTL)
-		}
-	}
-	return q
-}
-
 // confirm lets the policy of now decide, with the grants in hand: a new forbid, a new ask or a later
 // hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
 // which approve has seen.
 func (c *course) confirm(context.Context) error {
+	policy, err := c.stillAsked()
+	if err != nil {
+		return err
+	}
 	d := c.Policy.Decide(c.request())
+	if len(c.granted) > 0 && d.Effect != bailey.Deny && d.Policy != policy {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed while this call was decided", Hint: "call again"}
+	}
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
 		d.Reason = "the rules ask for another approval now: " + d.Reason

@@ -236,7 +236,7 @@ func TestApprovedRuns(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
 	res := w.gate().Do(t.Context(), call())
-	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "take", "lend", "run -- hello", "post", "outcome"}
+	want := []string{"intent", "restore", "plan", "decide", "pre", "ask", "decide", "decide", "take", "lend", "run -- hello", "post", "outcome"}
 	if res.Err != nil || !slices.Equal(w.did, want) || res.Approval == "" {
 		t.Errorf("%v\ndid %v", res.Err, w.did)
 	}
@@ -259,6 +259,80 @@ func TestRuleChangedWhileWaiting(t *testing.T) {
 		if !errors.Is(res.Err, bailey.Denied) || w.happened("run -- hello") {
 			t.Errorf("%s: %+v", name, res)
 		}
+	}
+}
+
+// TestRuleRewrittenWhileWaiting: a grant is of the rule that asked, not of another that took its id.
+func TestRuleRewrittenWhileWaiting(t *testing.T) {
+	for digest, runs := range map[string]bool{"before": true, "after": false} {
+		w := newWorld(t)
+		w.decide = func(n int, r bailey.Request) bailey.Decision {
+			rule := bailey.Rule{ID: "human", Digest: "before"}
+			if n > 1 {
+				rule.Digest = digest
+			}
+			if slices.Contains(r.Approvals, "human") {
+				return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+			}
+			return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{rule}, Rules: []bailey.Rule{rule}, Policy: "p"}
+		}
+		res := w.gate().Do(t.Context(), call())
+		if ran := w.happened("run -- hello"); ran != runs || ran != (res.Err == nil) {
+			t.Errorf("digest %s: ran %v, %v", digest, ran, res.Err)
+		}
+		if !runs && (!errors.Is(res.Err, bailey.Denied) || !strings.Contains(res.Err.Error(), "rule human was rewritten") || bailey.HintOf(res.Err) == "") {
+			t.Errorf("%v", res.Err)
+		}
+		if !runs && (w.one().Status != bailey.Refused || w.one().Decision != "deny" || w.one().PolicyDigest != "p") {
+			t.Errorf("outcome %+v", w.one())
+		}
+	}
+}
+
+// TestPolicyReplacedWhileDeciding: what the rules say without the grant and with it is one policy's word.
+func TestPolicyReplacedWhileDeciding(t *testing.T) {
+	w := newWorld(t)
+	ask(w)
+	inner := w.decide
+	w.decide = func(n int, r bailey.Request) bailey.Decision {
+		d := inner(n, r)
+		d.Policy = fmt.Sprint(n)
+		return d
+	}
+	if res := w.gate().Do(t.Context(), call()); !errors.Is(res.Err, bailey.Conflict) || w.happened("run -- hello") || res.Executed {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestQuestionBindsTheCall: a question has all that will run, each value beside what may be read of it.
+func TestQuestionBindsTheCall(t *testing.T) {
+	w, in := newWorld(t), call()
+	ask(w)
+	in.Input["word"], in.Input["dir"], in.Wait = "my SECRET", "/the SECRET place", true
+	w.plan = "mount the SECRET place"
+	var q bailey.Question
+	given := w.answer
+	w.answer = func(asked bailey.Question) bailey.Answer { q = asked; return given(asked) }
+	if res := w.gate().Do(t.Context(), in); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	if len(q.Argv) != 3 || q.Argv[2].Text != "my [R]" || q.Argv[2].Value.Reveal() != "my SECRET" || q.Argv[0].Text != "echo" {
+		t.Errorf("argv %v", q.Argv)
+	}
+	if strings.Contains(q.Dir.Text, "SECRET") || !strings.Contains(q.Dir.Value.Reveal(), "SECRET") {
+		t.Errorf("dir %q", q.Dir.Text)
+	}
+	if q.Plan.Text != "withheld" || q.Plan.Value.Reveal() != "d" || q.Cage != "full" {
+		t.Errorf("plan %q", q.Plan.Text)
+	}
+	if len(q.Inputs) != 2 || q.Inputs[0].Name != "dir" || q.Inputs[1].Text != `"my [R]"` || q.Inputs[1].Value.Reveal() != `"my SECRET"` {
+		t.Errorf("inputs %v", q.Inputs)
+	}
+	if q.Contents != bailey.NotBound {
+		t.Errorf("a directory's contents are %q", q.Contents)
+	}
+	if q.Manifest == "" || q.Resource.Kind != "local" || q.Principal.Person != "p" || q.Session != "s-1" || !q.Wait || q.Impact != "readOnly, readOnly" || len(q.Rules) != 1 {
+		t.Errorf("%+v", q)
 	}
 }
 

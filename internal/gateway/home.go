@@ -22,6 +22,7 @@ import (
 //	index.db        finds receipts; may be deleted
 //	checkpoint      the one that the ledger's key signed last
 //	checkpoint.cosigned  the last before it that witnesses cosigned
+//	approvals.salt  salts the commitments in questions
 //	keys/           the private keys that sign for the ledger
 type Home string
 

@@ -31,6 +31,7 @@ type Applied struct {
 	Workspaces []string      `json:"workspaces"`
 	Redaction  redact.Config `json:"redaction,omitzero"`      // without its examples; zero: what is built in
 	Signers    []string      `json:"policySigners,omitempty"` // whose signature a policy has to carry; none: it needs none
+	Approvers  []Approver    `json:"approvers,omitempty"`     // whose answers to a question count; none: an operator's
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
@@ -57,6 +58,7 @@ type SettingsState struct {
 	Workspaces []string      `json:"workspaces"`         // what the file says
 	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
 	Signers    []string      `json:"policySigners,omitempty"`
+	Approvers  []Approver    `json:"approvers,omitempty"`
 	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
 	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
@@ -191,7 +193,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
-	st.Workspaces, st.Redaction, st.Signers = said.Workspaces, expressions(said.Redaction), said.Signers
+	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -224,7 +226,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	if err != nil {
 		return s.applied, err
 	}
-	by.Digest, by.Workspaces, by.Redaction, by.Signers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers
+	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

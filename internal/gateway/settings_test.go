@@ -61,6 +61,18 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"a signer's options", "policySigners: [\"ada cert-authority ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", ":1:17: a signer is a name"},
 		{"signer twice", "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", \"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "named twice"},
 		{"many signers", "policySigners: [" + strings.Repeat("\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", ", 40) + "]", "named twice"},
+		{"approver", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre, lead]", "[]"},
+		{"no approver", "approvers: [ada]", ":1:13: wants keys and values"},
+		{"an approver without a key", "approvers:\n  - name: ada", "an approver has a name and a key"},
+		{"an approver without a name", "approvers:\n  - key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x", "an approver has a name and a key"},
+		{"an approver's name of two words", "approvers:\n  - name: ada ssh-rsa\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x", "an approver has a name and a key"},
+		{"an approver's options", "approvers:\n  - name: ada\n    key: cert-authority ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x", "an approver's name is a word"},
+		{"an approver that is a comment", "approvers:\n  - name: '#ada'\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x", "an approver's name is a word"},
+		{"a key of two approvers", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n  - name: eve\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x eve", "must not answer as two"},
+		{"an approver's role twice", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre, sre]", "stands once"},
+		{"an approver's role with a space", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [s re]", "a role is lower case"},
+		{"an approver's unknown key", "approvers:\n  - name: ada\n    touch: yes", "is no part of an approver"},
+		{"approvers are no list", "approvers: ada", "approvers wants a list"},
 		{"signers are no list", "policySigners: ada", "wants a list of keys"},
 		{"many", many, "over the 64 workspaces allowed"},
 	} {
@@ -111,6 +123,7 @@ func TestAddWorkspaceKeepsTheRest(t *testing.T) {
 // is there afterwards, after all that was there before.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
+		"approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre]\n",
 		ownRules, "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
 		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
 		f.Add([]byte(s))

@@ -180,3 +180,27 @@ func TestCompareIsTrue(t *testing.T) {
 		t.Errorf("only %d decisions differ: the test says little", differs)
 	}
 }
+
+// TestRuleDigest: a question names the asking rule by what it means; every part of that counts, and nothing else.
+func TestRuleDigest(t *testing.T) {
+	digest := func(text, ref string) string {
+		t.Helper()
+		d := load(t, permitPush+text).Decide(push("ref", ref))
+		if d.Effect != bailey.Ask || len(d.Asks) != 1 || len(d.Asks[0].Digest) != 64 {
+			t.Fatalf("%+v", d)
+		}
+		return d.Asks[0].Digest
+	}
+	base := digest(askMain, "main")
+	if digest("// x\n"+strings.ReplaceAll(askMain, ", ", ",\n  "), "main") != base {
+		t.Error("comments and white space change the digest")
+	}
+	for name, c := range map[string]struct{ old, now, ref string }{
+		"the condition": {`== "main"`, `== "prod"`, "prod"}, "the count": {"count=2", "count=1", "main"}, "the role": {"role=sre,", "", "main"},
+		"the time": {"ttl=5m", "ttl=6m", "main"}, "the reason": {"main is released", "main is main", "main"},
+	} {
+		if text := strings.Replace(askMain, c.old, c.now, 1); text == askMain || digest(text, c.ref) == base {
+			t.Errorf("%s does not change the digest", name)
+		}
+	}
+}

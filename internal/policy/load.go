@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -95,6 +96,9 @@ func (f *findings) adopt(s Source, p *cedar.Policy, end int) *rule {
 	r.look()
 	for _, words := range r.annotate() {
 		f.rule(r, words)
+	}
+	if r.asks {
+		r.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(r.meaning())))
 	}
 	return r
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gateway"
+)
+
+// To grant is an operator's, to deny everybody's: no agent's door has either.
+const approveVerb, denyVerb = "approve", "deny"
+
+// maxDenial bounds the reason of a denial in bytes: the agent is told, and the ledger.
+const maxDenial = 400
+
+// answered is what became of an answer, as JSON.
+type answered struct {
+	OK bool `json:"ok"`
+	approve.Tally
+	ID bailey.ApprovalID `json:"id"`
+}
+
+func (a *app) approveVerb() *cobra.Command {
+	var key, signature string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "approve ID", Short: "Grant what a question asks",
+		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it.
+
+Once settings.yaml names approvers the answer has to be signed by one of them: with --key by ssh-keygen here and now,
+with --signature elsewhere, over what bailey approvals show ID --text prints.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk",
+		Args:    oneArg("a question: bailey approvals list"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if key != "" && signature != "" {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "--key and --signature exclude each other", Hint: "bailey approve --help"}
+			}
+			return a.approve(cmd.Context(), args[0], key, signature, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&key, "key", "", "sign with this SSH key, a `file`")
+	f.StringVar(&signature, "signature", "", "a detached SSH signature of the text, a `file`")
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *app) approve(ctx context.Context, id, key, signature string, yes bool) error {
+	op, err := a.operator("approve", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	q, err := questionOf(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	if !yes || !a.json {
+		fmt.Fprint(a.dialog(), q.words())
+	}
+	if !yes {
+		if err := a.confirm(ctx, "Grant this?"); err != nil {
+			return err
+		}
+	}
+	query := map[string]any{"id": id, "digest": q.Digest}
+	switch {
+	case key != "":
+		query["signature"], err = signAnswer(ctx, key, q.Text)
+	case signature != "":
+		query["signature"], err = readSignature(signature, approve.Namespace)
+	}
+	if err != nil {
+		return err
+	}
+	out := answered{ID: q.ID}
+	if err := act(ctx, c, op, approveVerb, query, &out.Tally); err != nil {
+		return err
+	}
+	return a.answered(out)
+}
+
+// answered says what an answer came to.
+func (a *app) answered(out answered) error {
+	if out.OK = true; a.json {
+		return a.print(out)
+	}
+	var err error
+	switch {
+	case out.Granted:
+		_, err = fmt.Fprintln(a.stdout, "granted: the policy of now decides, and the call goes on")
+	case out.Settled:
+		_, err = fmt.Fprintln(a.stdout, "denied")
+	default:
+		_, err = fmt.Fprintf(a.stdout, "recorded: %d of %s, by %s\n", len(out.Names), counts(out.Count, "answer"), shown(strings.Join(out.Names, ", ")))
+	}
+	return err
+}
+
+// signAnswer has ssh-keygen sign a text: it asks for the passphrase, or the touch, on the operator's own terminal.
+func signAnswer(ctx context.Context, key, text string) (string, error) {
+	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", approve.Namespace, "-f", key)
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("ssh-keygen did not sign with %s", visible(key)), Err: err,
+			Hint: "see what it says; a signature made elsewhere is taken with --signature"}
+	}
+	return out.String(), nil
+}
+
+func (a *app) denyVerb() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "deny ID", Short: "Refuse what a question asks",
+		Long: "Refuse a question: its call ends. Everybody may. The reason is told to the agent, and stands in the ledger.",
+		Args: oneArg("a question: bailey approvals list"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(reason) > maxDenial || !utf8.ValidString(reason) {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", maxDenial), Hint: "say less, or nothing"}
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			out := answered{ID: bailey.ApprovalID(args[0])}
+			if err := c.Look(cmd.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": args[0], "reason": reason}}, &out.Tally); err != nil {
+				return err
+			}
+			return a.answered(out)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in words for the agent")
+	return cmd
+}
+
+// approve is an operator's answer.
+func (s *stack) approve(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	return s.queue.Answer(ctx, approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Digest: text(q.Args, "digest"), Grant: true,
+		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
+}
+
+// deny is anybody's. Whoever said so may be gone before it is written down.
+func (s *stack) deny(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
+	if len(reason) > 2*maxDenial {
+		reason = ""
+	}
+	return s.queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Reason: reason, Person: from.Principal.Person})
+}

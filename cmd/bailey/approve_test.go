@@ -1,0 +1,291 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gateway"
+	"bailey/internal/ktest"
+	"bailey/internal/policy"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// fields are bytes, each behind its length (RFC 4251, section 5).
+func fields(list ...string) (out []byte) {
+	for _, s := range list {
+		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
+	}
+	return out
+}
+
+// holder is somebody with a key, who signs as ssh-keygen -Y sign does.
+type holder struct {
+	name  string
+	key   ed25519.PrivateKey
+	roles []string
+}
+
+func newHolder(name string, roles ...string) holder {
+	seed := make([]byte, ed25519.SeedSize)
+	copy(seed, name)
+	return holder{name, ed25519.NewKeyFromSeed(seed), roles}
+}
+
+func (h holder) public() []byte {
+	return fields("ssh-ed25519", string(h.key.Public().(ed25519.PublicKey)))
+}
+
+func (h holder) sign(text, namespace string) string {
+	sum := sha512.Sum512([]byte(text))
+	signed := append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...)
+	sig := fields("ssh-ed25519", string(ed25519.Sign(h.key, signed)))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), fields(string(h.public()), namespace, "", "sha512", string(sig)))
+	var b strings.Builder
+	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
+	for l := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
+		fmt.Fprintf(&b, "%s\n", l)
+	}
+	return b.String() + "-----END SSH SIGNATURE-----\n"
+}
+
+// approvers are settings that trust these.
+func approvers(list ...holder) []byte {
+	text := "approvers:\n"
+	for _, h := range list {
+		text += fmt.Sprintf("  - name: %s\n    key: ssh-ed25519 %s\n    roles: [%s]\n", h.name, base64.StdEncoding.EncodeToString(h.public()), strings.Join(h.roles, ", "))
+	}
+	return []byte(text)
+}
+
+// asking is a gate whose rules ask for dates, in words of a test, and whose settings can be applied.
+type asking struct {
+	*stack
+	catalog *pack.Catalog
+}
+
+func askingFor(t *testing.T, rules string) asking {
+	t.Helper()
+	ktest.Require(t, "userns", "netns")
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := asking{catalog: catalog}
+	a.stack = spineOf(t, &stack{catalog: catalog, rules: fixedRules(a.engine(t, rules))})
+	if a.desk, err = openDesk(a.home, a.workspaces, a.redaction, lore{}, a.scribe.note, a.log); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a asking) engine(t *testing.T, rules string) *policy.Engine {
+	t.Helper()
+	e, err := policy.Load(policy.Config{Actions: actions(a.catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(rules)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// trust applies settings anew.
+func (a asking) trust(t *testing.T, list ...holder) {
+	t.Helper()
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), gateway.Applied{Operator: gateway.Env}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiting makes a call that asks, and returns its question and where its result will be.
+func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-chan bailey.Result) {
+	t.Helper()
+	known := map[bailey.ApprovalID]bool{}
+	for _, q := range a.queue.Open() {
+		known[q.ID] = true
+	}
+	done := make(chan bailey.Result, 1)
+	go func() { done <- a.calls(t, "system.date", "/", input) }()
+	var q bailey.Question
+	until(t, "a call waits", func() bool {
+		for _, o := range a.queue.Open() {
+			if !known[o.ID] {
+				q = o
+			}
+		}
+		return q.ID != ""
+	})
+	return q, done
+}
+
+// answer is the operator verb as the gateway has it.
+func (a asking) answer(t *testing.T, q bailey.Question, signature string) (approve.Tally, error) {
+	args := map[string]any{"id": string(q.ID), "digest": q.Digest, "signature": signature}
+	got, err := a.acts()[approveVerb](t.Context(), gateway.Query{Verb: approveVerb, Args: args, Operator: gateway.Env}, bailey.Call{Principal: bailey.Principal{Person: "me"}})
+	tally, _ := got.(approve.Tally)
+	return tally, err
+}
+
+const sreAsks = `
+@id("dates-ask") @reason("a person has to know what day it is") @approval("role=sre,count=2,ttl=10m")
+forbid (principal, action == Action::"system.date", resource)
+unless { context.approvals.contains("dates-ask") };`
+
+// TestAnswersByKey: signatures are of approvers that the settings name now, over the text of this question, for answers.
+func TestAnswersByKey(t *testing.T) {
+	a := askingFor(t, sreAsks)
+	ada, bob, eve := newHolder("ada", "sre", "dev"), newHolder("bob", "sre"), newHolder("eve", "dev")
+	q, done := a.waiting(t, nil)
+	if _, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
+		t.Errorf("before anybody is trusted: %v", err)
+	}
+	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "does not hold the role sre") {
+		t.Errorf("an unsigned answer where a role is wanted: %v", err)
+	}
+	a.trust(t, ada, bob, eve)
+	other, _ := a.waiting(t, map[string]any{"format": "%s"})
+	for name, signature := range map[string]string{
+		"no signature": "", "of another namespace": ada.sign(q.Text, "git"), "of a policy's namespace": ada.sign(q.Text, signatureNamespace),
+		"of a call with other arguments": ada.sign(other.Text, approve.Namespace), "by nobody known": newHolder("mallory").sign(q.Text, approve.Namespace),
+		"without the role": eve.sign(q.Text, approve.Namespace), "over the digest": ada.sign(q.Digest, approve.Namespace), "of no form": "x",
+	} {
+		if _, err := a.answer(t, q, signature); err == nil || bailey.HintOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); err != nil || got.Settled {
+		t.Errorf("the first: %+v, %v", got, err)
+	}
+	if _, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("twice by one name: %v", err)
+	}
+	a.trust(t, bob, eve) // ada is none any more
+	if got, err := a.answer(t, q, bob.sign(q.Text, approve.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
+		t.Errorf("with the first revoked: %+v, %v", got, err)
+	}
+	a.trust(t, ada, bob)
+	events := a.queue.Answers(q.ID)
+	if len(events) != 2 || events[0].Level != approve.SignedSoftware || !strings.HasPrefix(events[0].Key, "SHA256:") || events[0].Signature == "" || events[0].Name != "ada" {
+		t.Errorf("answers %+v", events)
+	}
+	zoe := newHolder("zoe", "sre")
+	a.trust(t, ada, bob, zoe)
+	if got, err := a.answer(t, q, zoe.sign(q.Text, approve.Namespace)); err != nil || !got.Granted {
+		t.Errorf("the last: %+v, %v", got, err)
+	}
+	if r := <-done; r.Status != bailey.OK || !r.Executed || r.Approval != q.ID {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestPolicyWhileWaiting: the policy of the moment after the answer decides, and a rule that took the id of the one that
+// asked is not lifted by a grant of that.
+func TestPolicyWhileWaiting(t *testing.T) {
+	for name, c := range map[string]struct{ rules, want string }{
+		"nothing changed":     {asksForDates, ""},
+		"a comment more":      {"// new\n" + asksForDates, ""},
+		"the rule is gone":    {"", ""},
+		"rewritten":           {strings.Replace(asksForDates, "what day it is", "what night it is", 1), "rule dates-ask was rewritten"},
+		"wants more by now":   {strings.Replace(asksForDates, "count=1", "count=3", 1), "rule dates-ask was rewritten"},
+		"another rule asks":   {strings.ReplaceAll(asksForDates, "dates-ask", "other"), "another approval"},
+		"forbidden meanwhile": {`@id("night") @reason("night has fallen") forbid (principal, action == Action::"system.date", resource);`, "night has fallen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := askingFor(t, asksForDates)
+			q, done := a.waiting(t, nil)
+			a.rules.use(edition{engine: a.engine(t, c.rules)})
+			if got, err := a.answer(t, q, ""); err != nil || !got.Granted {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			r := <-done
+			if c.want == "" && (r.Status != bailey.OK || !r.Executed) {
+				t.Errorf("%+v", r)
+			}
+			if c.want != "" && (r.Status != bailey.Refused || r.Executed || !strings.Contains(r.Err.Error(), c.want)) {
+				t.Errorf("%+v, want %q", r, c.want)
+			}
+		})
+	}
+}
+
+// TestKilledWhileWaiting: an answer that comes after the switch was thrown moves nothing.
+func TestKilledWhileWaiting(t *testing.T) {
+	a := askingFor(t, asksForDates)
+	q, done := a.waiting(t, nil)
+	if _, err := a.kill.Kill(t.Context(), "enough", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	a.answer(t, q, "") // taken or not: it may come before the call has ended
+	if r := <-done; r.Status != bailey.Killed && r.Status != bailey.Refused || r.Executed {
+		t.Errorf("%+v", r)
+	}
+	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.NotFound) {
+		t.Errorf("later: %v", err)
+	}
+}
+
+// TestAgentsCannotApprove: to grant is an operator's verb; no call has its name, and a query without an operator is none.
+func TestAgentsCannotApprove(t *testing.T) {
+	a := askingFor(t, asksForDates)
+	q, _ := a.waiting(t, nil)
+	for _, verb := range []string{approveVerb, denyVerb, "approvals"} {
+		if r := a.calls(t, bailey.CapabilityID(verb), "/", map[string]any{"id": string(q.ID), "digest": q.Digest}); !errors.Is(r.Err, bailey.NotFound) || r.Executed {
+			t.Errorf("a call of %s: %+v", verb, r)
+		}
+	}
+	for _, tool := range (doorOfMCP{a.stack}).Tools(t.Context(), bailey.Principal{}) {
+		if strings.Contains(string(tool.ID), approveVerb) || strings.Contains(string(tool.ID), denyVerb) {
+			t.Errorf("an agent has the tool %s", tool.ID)
+		}
+	}
+	if a.looks()[approveVerb] != nil {
+		t.Error("granting merely looks")
+	}
+	if open := a.queue.Open(); len(open) != 1 || len(a.queue.Answers(q.ID)) != 0 {
+		t.Errorf("open: %+v", open)
+	}
+	if _, err := a.looks()[denyVerb](t.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSalt: the home's salt stays, and one that was cut is not taken.
+func TestSalt(t *testing.T) {
+	home := gateway.Home(t.TempDir())
+	a, err := openSalt(home)
+	if err != nil || len(a) != saltSize {
+		t.Fatal(a, err)
+	}
+	if b, err := openSalt(home); err != nil || string(a) != string(b) {
+		t.Error(b, err)
+	}
+	name := filepath.Join(string(home), saltName)
+	if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSalt(home); bailey.KindOf(err) != bailey.Unavailable {
+		t.Error(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSalt(home); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) == "" {
+		t.Error(err)
+	}
+}

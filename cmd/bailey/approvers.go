@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gateway"
+	"bailey/internal/sshsig"
+)
+
+// approver says whose an answer is, by the settings of now. Once they name approvers an answer has to be signed by one of
+// them; as long as they do not, it is an operator's own.
+func (s *stack) approver(text []byte, g approve.Given) (approve.Approver, error) {
+	var trusted []gateway.Approver
+	if s.desk != nil {
+		trusted = s.desk.settings.Applied().Approvers
+	}
+	return proven(text, g, trusted)
+}
+
+func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve.Approver, err error) {
+	switch {
+	case g.Signature == "" && len(trusted) > 0:
+		return a, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names approvers, and this answer is not signed",
+			Hint: fmt.Sprintf("bailey approve %s --key FILE", g.Question)}
+	case g.Signature == "":
+		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: approve.Local}, nil
+	case len(trusted) == 0:
+		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + gateway.SettingsName + ", then bailey init --apply; or answer without a key"}
+	}
+	keys, err := sshsig.ParseKeys([]byte(lines(trusted)))
+	if err != nil {
+		return a, err
+	}
+	by, err := sshsig.Verify(text, []byte(g.Signature), approve.Namespace, keys)
+	if err != nil {
+		return a, &bailey.Error{Kind: bailey.KindOf(err), Message: "the answer's signature", Err: err, Hint: bailey.HintOf(err)}
+	}
+	a = approve.Approver{Name: by.Name, Level: approve.SignedSoftware, Key: by.Key}
+	if by.Touch {
+		a.Level = approve.SignedTouch
+	}
+	for i, k := range keys { // of the same order and number as trusted
+		if k.Fingerprint() == by.Key {
+			a.Roles = trusted[i].Roles
+		}
+	}
+	return a, nil
+}
+
+// lines are the keys of approvers as package sshsig reads them.
+func lines(approvers []gateway.Approver) string {
+	var b strings.Builder
+	for _, a := range approvers {
+		b.WriteString(a.Line() + "\n")
+	}
+	return b.String()
+}
+
+// approverChange is how who may answer changes, for the difference that init shows.
+func approverChange(old, now []gateway.Approver) string {
+	words := difference(approverLines(old), approverLines(now))
+	if len(old) > 0 && len(now) == 0 {
+		words += "  ! an answer needs no signature any more\n"
+	}
+	return words
+}
+
+func approverLines(approvers []gateway.Approver) string {
+	var b strings.Builder
+	for _, a := range approvers {
+		fmt.Fprintf(&b, "approver %s", a.Line())
+		if len(a.Roles) > 0 {
+			fmt.Fprintf(&b, " with %s", strings.Join(a.Roles, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// saltName is the file of the home that commitments in questions are salted by. Without it they can be held against
+// nothing any more.
+const saltName = "approvals.salt"
+
+const saltSize = 32
+
+// openSalt reads the home's salt, or makes it.
+func openSalt(home gateway.Home) ([]byte, error) {
+	name := filepath.Join(string(home), saltName)
+	var salt []byte
+	info, err := os.Lstat(name)
+	if err == nil && info.Mode().IsRegular() { // what is no file could keep the gateway waiting
+		salt, err = os.ReadFile(name)
+	}
+	switch {
+	case err == nil && len(salt) == saltSize:
+		return salt, nil
+	case err == nil:
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " is not what was written there",
+			Hint: "put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments"}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	salt = make([]byte, saltSize)
+	rand.Read(salt) // never fails (crypto/rand)
+	root, err := os.OpenRoot(string(home))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return salt, gateway.Replace(root, saltName, salt, 0o600, func() error { return nil })
+}

@@ -1,0 +1,297 @@
+package approve
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"bailey"
+)
+
+// trusted are approvers by name; a signature in these tests is a name and the text, which only a holder could join.
+type trusted struct {
+	mu    sync.Mutex
+	roles map[string][]string
+}
+
+func (a *trusted) prove(text []byte, g Given) (Approver, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name, of, _ := strings.Cut(g.Signature, " over ")
+	roles, known := a.roles[name]
+	if !known || of != string(text) {
+		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: "the signature does not count"}
+	}
+	return Approver{Name: name, Level: SignedSoftware, Key: "SHA256:" + name, Roles: roles}, nil
+}
+
+// revoke makes name no approver any more.
+func (a *trusted) revoke(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.roles, name)
+}
+
+func by(name string, q bailey.Question) Given {
+	return Given{Question: q.ID, Digest: q.Digest, Grant: true, Signature: name + " over " + q.Text}
+}
+
+// asked has one question open whose caller waits, and where its answer will be.
+func asked(t *testing.T, b *book, rules ...bailey.Rule) (*Queue, *trusted, bailey.Question, <-chan bailey.Answer) {
+	t.Helper()
+	a := &trusted{roles: map[string][]string{"ada": {"sre"}, "bob": {"sre"}, "eve": nil}}
+	u := New(Config{Note: b.note, Prove: a.prove})
+	in := question("a-1", true)
+	in.Rules = rules
+	done := make(chan bailey.Answer, 1)
+	go func() {
+		got, _ := u.Ask(context.Background(), in)
+		done <- got
+	}()
+	synctest.Wait()
+	t.Cleanup(func() { u.Close() })
+	return u, a, u.Open()[0], done
+}
+
+var (
+	one = bailey.Rule{ID: "one", Count: 1, TTL: time.Minute}
+	two = bailey.Rule{ID: "two", Role: "sre", Count: 2, TTL: time.Hour}
+)
+
+// refused wants an answer that is not taken, not recorded, and leaves the question open.
+func refused(t *testing.T, u *Queue, b *book, g Given, kind bailey.Kind) {
+	t.Helper()
+	before := b.list()
+	if got, err := u.Answer(t.Context(), g); !errors.Is(err, kind) || bailey.KindOf(err) != kind || got.Granted {
+		t.Errorf("%+v, %v, want %s", got, err, kind)
+	}
+	if b.list() != before {
+		t.Errorf("recorded %s", strings.TrimPrefix(b.list(), before))
+	}
+}
+
+// TestGranted: one answer lets the call go on, and is recorded before it does.
+func TestGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, done := asked(t, b, one)
+		got, err := u.Answer(t.Context(), by("eve", q))
+		if err != nil || !got.Settled || !got.Granted || got.Count != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if a := <-done; len(a.Granted) != 1 || a.Granted[0] != "one" || a.Pending {
+			t.Errorf("%+v", a)
+		}
+		expect(t, b, "question a-1", "GRANTED", "answer a-1 r-a-1 ")
+		refused(t, u, b, by("ada", q), bailey.NotFound) // answered once, it is answered
+	})
+}
+
+// TestAnswerOfAnotherQuestion: an answer replayed, for another question or for a call with other arguments, is none.
+func TestAnswerOfAnotherQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, done := asked(t, b, one)
+		other := question("a-2", true)
+		other.Argv[1] = plain("push --force")
+		other.Rules = q.Rules
+		go u.Ask(context.Background(), other)
+		synctest.Wait()
+		second := u.Open()[1]
+		replayed := by("ada", q)
+		replayed.Question = second.ID
+		refused(t, u, b, replayed, bailey.Conflict) // its digest is that of the first
+		replayed.Digest = second.Digest
+		refused(t, u, b, replayed, bailey.Denied) // its signature is over the text of the first
+		if _, err := u.Answer(t.Context(), by("ada", q)); err != nil {
+			t.Error(err)
+		}
+		<-done
+		if open := u.Open(); len(open) != 1 || open[0].ID != "a-2" {
+			t.Errorf("open: %+v", open)
+		}
+	})
+}
+
+// TestAnswerTooLate: at its expiry a question takes no answer, whether or not anybody has noticed yet.
+func TestAnswerTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		now := time.Now()
+		u := New(Config{Note: b.note, Prove: (&trusted{roles: map[string][]string{"ada": nil}}).prove, Now: func() time.Time { return now }})
+		in := question("a-1", true)
+		in.Rules = []bailey.Rule{one}
+		go u.Ask(t.Context(), in)
+		synctest.Wait()
+		q := u.Open()[0]
+		now = now.Add(time.Minute)
+		refused(t, u, b, by("ada", q), bailey.Denied)
+		refused(t, u, b, Given{Question: q.ID}, bailey.Denied)
+		u.Close()
+		refused(t, u, b, by("ada", q), bailey.NotFound)
+	})
+}
+
+// TestQuorum: it takes as many names as the rules want, and one name is one however often it answers.
+func TestQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, done := asked(t, b, one, two)
+		got, err := u.Answer(t.Context(), by("ada", q))
+		if err != nil || got.Settled || got.Granted || got.Count != 2 || len(got.Names) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		refused(t, u, b, by("ada", q), bailey.Conflict)
+		if n := len(u.Answers("a-1")); n != 1 {
+			t.Errorf("%d answers", n)
+		}
+		if got, err = u.Answer(t.Context(), by("bob", q)); err != nil || !got.Granted {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if a := <-done; len(a.Granted) != 2 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestWithoutTheRole: whoever lacks what a rule wants has no part in it.
+func TestWithoutTheRole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, _ := asked(t, b, two)
+		refused(t, u, b, by("eve", q), bailey.Denied)
+		refused(t, u, b, by("mallory", q), bailey.Denied)
+		u.c.Prove = nil
+		refused(t, u, b, by("ada", q), bailey.Unavailable)
+	})
+}
+
+// TestUnsignedIsNoQuorum: nobody counts for two without a key, whatever name they come under.
+func TestUnsignedIsNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, _ := asked(t, b, bailey.Rule{ID: "two", Count: 2})
+		u.c.Prove = func(_ []byte, g Given) (Approver, error) { return Approver{Name: g.Person, Level: Local}, nil }
+		refused(t, u, b, Given{Question: q.ID, Digest: q.Digest, Grant: true, Person: "ada"}, bailey.Denied)
+	})
+}
+
+// TestRevokedApprover: who is none any more counts no longer, not even with an answer that was taken.
+func TestRevokedApprover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, a, q, done := asked(t, b, two)
+		if _, err := u.Answer(t.Context(), by("ada", q)); err != nil {
+			t.Fatal(err)
+		}
+		a.revoke("ada")
+		got, err := u.Answer(t.Context(), by("bob", q))
+		if err != nil || got.Settled || len(got.Names) != 1 || got.Names[0] != "bob" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		a.revoke("bob")
+		refused(t, u, b, by("bob", q), bailey.Denied)
+		select {
+		case a := <-done:
+			t.Errorf("answered: %+v", a)
+		default:
+		}
+	})
+}
+
+// TestDenied: the first denial ends it, whatever was granted before.
+func TestDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, _, q, done := asked(t, b, two)
+		if _, err := u.Answer(t.Context(), by("ada", q)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := u.Answer(t.Context(), Given{Question: q.ID, Person: "eve", Reason: "not today"})
+		if err != nil || !got.Settled || got.Granted {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if a := <-done; len(a.Granted) != 0 || a.Reason != "denied by eve: not today" {
+			t.Errorf("%+v", a)
+		}
+		refused(t, u, b, by("bob", q), bailey.NotFound)
+		expect(t, b, "question a-1", "GRANTED", "answer a-1 r-a-1 ", "answer a-1 r-a-1 denied by eve: not today")
+	})
+}
+
+// TestGrantNotRecorded: what the ledger does not hold grants nothing.
+func TestGrantNotRecorded(t *testing.T) {
+	for _, rule := range []bailey.Rule{one, two} {
+		synctest.Test(t, func(t *testing.T) {
+			full := errors.New("no space left on device")
+			b := &book{refuse: map[string]error{"answer": full}}
+			u, _, q, done := asked(t, b, rule)
+			if got, err := u.Answer(t.Context(), by("ada", q)); !errors.Is(err, full) || got.Granted {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if n := len(u.Answers("a-1")); n != 0 {
+				t.Errorf("%d answers count", n)
+			}
+			if rule.Count == 2 {
+				u.Close()
+			}
+			if a := <-done; len(a.Granted) != 0 {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// TestNobodyWaits: an answer that could reach no call is refused, not taken for one; a denial is.
+func TestNobodyWaits(t *testing.T) {
+	b := &book{}
+	a := &trusted{roles: map[string][]string{"ada": nil}}
+	u := New(Config{Note: b.note, Prove: a.prove})
+	if _, err := u.Ask(t.Context(), question("a-1", false)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, u, b, by("ada", u.Open()[0]), bailey.Conflict)
+	if got, err := u.Answer(t.Context(), Given{Question: "a-1", Person: "ada"}); err != nil || !got.Settled {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestAnswersRace: however many answer at once, and however the caller leaves, a name counts once and a question ends once.
+func TestAnswersRace(t *testing.T) {
+	for range 50 {
+		b := &book{}
+		a := &trusted{roles: map[string][]string{"ada": {"sre"}, "bob": {"sre"}}}
+		u := New(Config{Note: b.note, Prove: a.prove})
+		in := question("a-1", true)
+		in.Rules = []bailey.Rule{two}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bailey.Answer, 1)
+		go func() {
+			got, _ := u.Ask(ctx, in)
+			done <- got
+		}()
+		for len(u.Open()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		q := u.Open()[0]
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { u.Answer(t.Context(), by("ada", q)) })
+		}
+		all.Go(func() { u.Answer(t.Context(), by("bob", q)) })
+		all.Go(cancel)
+		all.Wait()
+		got := <-done
+		granted := strings.Count(b.list(), "GRANTED")
+		if granted > 2 || len(got.Granted) > 0 && granted != 2 || len(u.Open()) != 0 {
+			t.Fatalf("%+v\n%s", got, b.list())
+		}
+		if left := strings.Count(b.list(), "withdrawn"); left+len(got.Granted) != 1 {
+			t.Fatalf("it ended %d times: %+v\n%s", left+len(got.Granted), got, b.list())
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// question is all that will run, each value beside what may be read of it: an answer binds that and nothing else.
+func (c *course) question() bailey.Question {
+	cage := c.cage()
+	q := bailey.Question{
+		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
+		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
+		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
+		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
+		EnvNames: names(c.job.Env), Contents: bailey.NoContents, Rules: c.decision.Asks, Wait: c.call.Wait,
+	}
+	if len(c.places) > 0 {
+		q.Contents = bailey.NotBound
+	}
+	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
+		q.Plan.Text = "withheld"
+	}
+	for _, arg := range append([]string{c.job.Command}, c.argv...) {
+		q.Argv = append(q.Argv, c.shown(arg))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.input)) {
+		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{
+			Text: plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name])), Value: bailey.NewSecret(plainJSON(c.input[name]))}})
+	}
+	for _, w := range c.manifest.Wants() {
+		q.EnvNames = append(q.EnvNames, w.Env)
+	}
+	return q
+}
+
+// plainJSON is a value on one line, as a person writes it.
+func plainJSON(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil { // what was checked came from JSON
+		return "?"
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (c *course) shown(s string) bailey.Shown {
+	return bailey.Shown{Text: c.hide(s), Value: bailey.NewSecret(s)}
+}
+
+// stillAsked wants each rule that asks by now to be one that was granted, as it read then: a grant enters policy under
+// the rule's id, which another rule may have by now. It returns the digest of the policy that it asked.
+func (c *course) stillAsked() (policy string, err error) {
+	if len(c.granted) == 0 {
+		return "", nil
+	}
+	r := c.request()
+	r.Approvals = nil
+	d := c.Policy.Decide(r)
+	if d.Effect == bailey.Ask {
+		for _, now := range d.Asks {
+			same := func(was bailey.Rule) bool { return was.ID == now.ID && was.Digest == now.Digest }
+			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, same) {
+				c.decision = bailey.Decision{Rules: d.Rules, Policy: d.Policy, Reason: d.Reason}
+				return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s was rewritten while a person was asked", now.ID),
+					Hint: "call again, so that a person answers the rule of now"}
+			}
+		}
+	}
+	return d.Policy, nil
+}
