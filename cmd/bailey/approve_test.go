@@ -166,6 +166,9 @@ func TestAnswersByKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := a.answer(t, q, ""); err == nil || !strings.Contains(err.Error(), "this answer is not signed") {
+		t.Errorf("an unsigned answer beside approvers: %v", err)
+	}
 	if got, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); err != nil || got.Settled {
 		t.Errorf("the first: %+v, %v", got, err)
 	}
@@ -184,7 +187,7 @@ func TestAnswersByKey(t *testing.T) {
 	zoe := newHolder("zoe", "sre")
 	a.trust(t, ada, bob, zoe)
 	if got, err := a.answer(t, q, zoe.sign(q.Text, approve.Namespace)); err != nil || !got.Granted {
-		t.Errorf("the last: %+v, %v", got, err)
+		t.Fatalf("the last: %+v, %v", got, err) // nothing would end the call
 	}
 	if r := <-done; r.Status != bailey.OK || !r.Executed || r.Approval != q.ID {
 		t.Errorf("%+v", r)
