@@ -67,7 +67,7 @@ var mutations = []struct {
 	{"what a call used is counted", "internal/gate/course.go",
 		"	c.allowed.Settle(c.use())\n", "", "./internal/gate"},
 	{"the kill switch ends what runs", "internal/gateway/kill.go",
-		"		(*cancel)(cut)\n", "		_ = cancel\n", "./internal/gateway"},
+		"		(*cancel)(cut)\n", "		_, _ = cancel, cut\n", "./internal/gateway"},
 	{"the kill switch refuses what comes", "internal/gateway/kill.go",
 		"	if !killed.On() {\n		return d", "	if true {\n		return d", "./internal/gateway"},
 	{"there is no nil runner", "internal/gate/gate.go",
@@ -165,7 +165,7 @@ func withMutation(t *testing.T, root, file, old, new, tests string) (string, err
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout", "60s", "-overlay", list, tests)
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout", "60s", "-failfast", "-overlay", list, tests)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err
