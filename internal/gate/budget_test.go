@@ -65,6 +65,7 @@ func TestAllowanceEndsTheTool(t *testing.T) {
 		gentle bool // it has time to end by itself
 	}{
 		"wall":   {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true},
+		"meekly": {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true}, // it ends by itself when it is told to
 		"output": {Allowance{Output: 10, OutputOf: "hourly"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,6 +84,9 @@ func TestAllowanceEndsTheTool(t *testing.T) {
 				}
 				if got := errors.As(context.Cause(ctx), new(bailey.Gentle)); got != c.gentle {
 					t.Errorf("gentle %v", got)
+				}
+				if name == "meekly" {
+					return bailey.Exit{Code: 143}, nil
 				}
 				return bailey.Exit{Code: 137}, context.Cause(ctx)
 			}

@@ -286,6 +286,8 @@ func (c *course) start(ctx context.Context) error {
 	begun := time.Now()
 	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
+	var used spent // a tool that is told to end may do so by itself, and then the run is no error
+	ended := errors.As(context.Cause(ctx), &used)
 	if m, ok := c.run.(bailey.MeteredRun); ok {
 		c.cpu = m.CPU()
 	}
@@ -297,8 +299,8 @@ func (c *course) start(ctx context.Context) error {
 	}
 	c.exit, c.executed = exit, err == nil || exit.Code != bailey.NeverRan
 	switch {
-	case errors.As(err, new(spent)):
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: err.Error(), Hint: "bailey budget shows what is left"}
+	case ended && (errors.Is(err, used) || err == nil && exit.Code != 0):
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: used.Error(), Hint: "bailey budget shows what is left"}
 	case err != nil:
 		return err
 	case exit.TimedOut:
