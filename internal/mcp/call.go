@@ -25,6 +25,10 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
+	dry, asked := req.Params.GetMeta()[DryRunKey]
+	if _, plain := dry.(bool); asked && !plain { // who meant true must not get a run
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "_meta " + DryRunKey + " is true or false"}
+	}
 	ctx, done := attended(ctx)
 	defer done()
 	r := s.Gate.Do(ctx, bailey.Call{
@@ -35,7 +39,7 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		Door:       door,
 		Dir:        s.Dir,
 		Client:     client(req.ClientInfo()),
-		DryRun:     req.Params.GetMeta()[DryRunKey] == true,
+		DryRun:     dry == true,
 	})
 	out := render(r)
 	if v, _ := req.Params.GetMeta()[sdk.MetaKeyProtocolVersion].(string); v >= "2026-07-28" {

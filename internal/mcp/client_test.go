@@ -362,3 +362,21 @@ func TestClientAsksWhatWouldBeDecided(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// TestDryRunIsNotGuessed: whoever asks for a dry run in a way that is none gets no run either.
+func TestDryRunIsNotGuessed(t *testing.T) {
+	g := yard()
+	s := connect(t, g)
+	for _, v := range []any{"true", 1, nil, map[string]any{}} {
+		if r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Meta: sdk.Meta{DryRunKey: v}, Name: "system_echo", Arguments: map[string]any{"message": "hi"}}); err == nil {
+			t.Errorf("%v: %+v", v, r)
+		}
+	}
+	if calls := g.got(); len(calls) > 0 {
+		t.Errorf("%d calls were made", len(calls))
+	}
+	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Meta: sdk.Meta{DryRunKey: false}, Name: "system_echo", Arguments: map[string]any{"message": "hi"}})
+	if err != nil || r.IsError || g.got()[0].DryRun {
+		t.Errorf("false: %+v, %v", r, err)
+	}
+}
