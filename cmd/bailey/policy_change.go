@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// sinceOf says of each budget since when it counts: since now, unless it counts as it did.
+func sinceOf(old, list []bailey.Budget, now time.Time) (since []budgetSince) {
+	for _, b := range list {
+		at := now
+		for _, o := range old {
+			if o.SameCount(b) {
+				at = o.Since
+			}
+		}
+		since = append(since, budgetSince{b.ID, at})
+	}
+	return since
+}
+
+// budgetChanges says what becomes of budgets, a line each.
+func budgetChanges(old, now []bailey.Budget) []string {
+	lines := []string{}
+	words := func(b bailey.Budget) string {
+		var w []string
+		for _, bound := range []struct {
+			set   bool
+			words string
+		}{
+			{b.Calls > 0, counts(b.Calls, "call")}, {b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)}, {b.Wall > 0, b.Wall.String() + " of running tools"},
+			{b.CPU > 0, b.CPU.String() + " of processor time"}, {b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
+			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"}, {b.Within > 0, "within " + b.Within.String()},
+			{len(b.Capabilities) > 0, "of " + list(ids(b.Capabilities))}, {len(b.Agents) > 0, "by " + list(b.Agents)},
+		} {
+			if bound.set {
+				w = append(w, bound.words)
+			}
+		}
+		return strings.Join(w, ", ")
+	}
+	find := func(in []bailey.Budget, id string) string {
+		for _, b := range in {
+			if b.ID == id {
+				return words(b)
+			}
+		}
+		return ""
+	}
+	for _, b := range now {
+		switch was := find(old, b.ID); {
+		case was == "":
+			lines = append(lines, fmt.Sprintf("+ budget %s: %s", b.ID, words(b)))
+		case was != words(b):
+			lines = append(lines, fmt.Sprintf("budget %s: was %s; now %s", b.ID, was, words(b)))
+		}
+	}
+	for _, b := range old {
+		if find(now, b.ID) == "" {
+			lines = append(lines, fmt.Sprintf("- budget %s: was %s", b.ID, words(b)))
+		}
+	}
+	return lines
+}
+
+func ids(list []bailey.CapabilityID) (words []string) {
+	for _, id := range list {
+		words = append(words, string(id))
+	}
+	return words
+}
+
+// textDifference shows what changes, file by file.
+func textDifference(old, now policyFiles) string {
+	texts := map[string][2]string{}
+	var names []string
+	for i, f := range []policyFiles{old, now} {
+		for _, s := range f.all() {
+			pair, known := texts[s.Name]
+			if !known {
+				names = append(names, s.Name)
+			}
+			pair[i] = string(s.Text)
+			texts[s.Name] = pair
+		}
+	}
+	var b strings.Builder
+	for _, name := range names {
+		if d := difference(texts[name][0], texts[name][1]); d != "" {
+			fmt.Fprintf(&b, "  %s\n%s", name, d)
+		}
+	}
+	return b.String()
+}
+
+// drift says how the files differ from what was applied; "" when they do not.
+func (r *rulebook) drift() string {
+	applied, now := r.Applied(), r.now.Load()
+	if applied.Dir == "" {
+		return ""
+	}
+	files, err := readPolicyDir(applied.Dir)
+	if err != nil {
+		return fmt.Sprintf("what was applied stays in use, but its files cannot be read: %v", err)
+	}
+	var names []string
+	texts := map[string]string{}
+	for _, s := range now.files.all() {
+		texts[s.Name] = string(s.Text)
+	}
+	for _, s := range files.all() {
+		was, known := texts[s.Name]
+		if delete(texts, s.Name); !known || was != string(s.Text) {
+			names = append(names, s.Name)
+		}
+	}
+	for name := range texts {
+		names = append(names, name+" (gone)")
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", list(names), applied.Dir)
+}
+
+// list is names in words, of many the first.
+func list(names []string) string {
+	const shown = 5
+	if len(names) > shown {
+		return strings.Join(names[:shown], ", ") + fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return strings.Join(names, ", ")
+}
