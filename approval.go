@@ -1,6 +1,7 @@
 package bailey
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,13 +11,41 @@ import (
 	"time"
 )
 
+// Level is how well an answer shows whose it is.
+type Level string
+
+// The levels of an answer, and whether a higher one will do is [Level.Meets].
+const (
+	Local          Level = "local"           // unsigned: whoever can use the operator's verbs, or the agent's client
+	SignedSoftware Level = "signed-software" // by a key in a file or an agent
+	SignedTouch    Level = "signed-touch"    // by a key of an sk type that says a person was present
+)
+
+// levels are in their order. "" is what a rule says that wants no more than an answer.
+var levels = []Level{"", Local, SignedSoftware, SignedTouch}
+
+// Meets reports whether an answer of this level will do where want is wanted. What is no level meets nothing, and
+// nothing meets it.
+func (l Level) Meets(want Level) bool {
+	return slices.Contains(levels, want) && l != "" && slices.Index(levels, l) >= slices.Index(levels, want)
+}
+
+// Stricter returns the stricter of two levels that are wanted; what is no level is the strictest.
+func (l Level) Stricter(o Level) Level {
+	i, j := slices.Index(levels, l), slices.Index(levels, o)
+	if i < 0 || j >= 0 && i >= j {
+		return l
+	}
+	return o
+}
+
 // Question is what a person is asked: the complete call and the rules that ask. Text is all of it in canonical form
-// (package approve), and an answer binds that and nothing else; what has no name in JSON stands in it.
+// (package canon), and an answer binds that and nothing else; what has no name in JSON stands in it.
 type Question struct {
 	ID           ApprovalID   `json:"id"`
 	Receipt      ReceiptID    `json:"receipt"`
 	Principal    Principal    `json:"-"`
-	Session      SessionID    `json:"-"`
+	Session      SessionID    `json:"-"` // "" of a call that has none to come back in
 	Call         CapabilityID `json:"capability"`
 	Manifest     string       `json:"-"` // digest
 	Impact       string       `json:"-"` // side-effect class and reversibility
@@ -24,26 +53,60 @@ type Question struct {
 	Resource     Target       `json:"-"`
 	Argv         []Shown      `json:"-"` // rendered once
 	Dir          Shown        `json:"-"`
-	Contents     string       `json:"-"` // of files and directories among the inputs: [NotBound], or [NoContents]
+	Contents     string       `json:"-"` // of files and directories among the inputs: [NoContents], [Bound] or [NotBound]
+	Files        []FrozenFile `json:"-"` // by input
+	Preview      Preview      `json:"-"`
 	Binary       Shown        `json:"-"`
 	BinaryDigest string       `json:"-"`
 	Cage         string       `json:"-"` // its kind
 	Plan         Shown        `json:"-"` // digest of the cage's plan
 	EnvNames     []string     `json:"-"`
+	Leases       []LeaseScope `json:"-"` // what would be lent
 	Rules        []Rule       `json:"-"`
 	Nonce        string       `json:"-"` // these and what follows are the approver's to set
 	AskedAt      time.Time    `json:"askedAt"`
 	Expires      time.Time    `json:"expires"`
 	Text         string       `json:"text"`
 	Digest       string       `json:"digest"` // SHA-256 of Text, hex
-	Wait         bool         `json:"waits"`  // the caller stays for the answer
+	// Subject is one for all questions about the same call of the same session, and Alike for those of every session.
+	Subject string `json:"subject"`
+	Alike   string `json:"alike"`
+
+	// Patience is how long the caller stays for an answer; 0 is not at all. Asked, when set, is told of the question once
+	// it is open, in a goroutine of its own, with a context that ends when the caller waits no longer.
+	Patience time.Duration                         `json:"-"`
+	Asked    func(ctx context.Context, q Question) `json:"-"`
 }
 
 // What a question says of the contents of files and directories that a call names.
 const (
 	NoContents = "none"      // it names none
+	Bound      = "bound"     // they are among the frozen files, or what matters of them is in the preview
 	NotBound   = "not bound" // they may change between the answer and the run
 )
+
+// FrozenFile is a file input that was copied when it was asked about: the copy is what the tool gets.
+type FrozenFile struct {
+	Input  string
+	Size   int64  // bytes
+	SHA256 Secret // hex; whoever could guess the content could find it by its digest
+}
+
+// Preview is what a tool showed of what a call would do. Its zero value is of a call without one.
+type Preview struct {
+	Argv   []Shown
+	Output Shown // whole; the text is cut where it is long
+}
+
+// LeaseScope is what a credential would be lent for.
+type LeaseScope struct {
+	Name     string        `json:"name"`    // of the credential
+	Env      string        `json:"env"`     // the variable it arrives in, or the name of its file
+	Adapter  string        `json:"adapter"` // where it comes from
+	Scope    string        `json:"scope"`   // what it is good for, in the adapter's words
+	TTL      time.Duration `json:"ttl"`     // it is worth nothing after
+	Approval bool          `json:"-"`       // the broker lends it for an answer alone
+}
 
 // Shown is a value as it may be read, redacted, with the value itself: an answer binds both.
 type Shown struct {
@@ -62,45 +125,87 @@ func (s Shown) String() string { return s.Text }
 
 // Answer is what became of a question. Its zero value grants nothing.
 type Answer struct {
-	Granted []RuleID  // rules whose grant was given
-	Pending bool      // still open: nobody waits, the caller gets the id
-	Expires time.Time // of one that is pending
-	Reason  string    // why not, in words
+	Question   ApprovalID // that was answered; it may be one that the same call asked before
+	Granted    []RuleID   // rules whose grant was given
+	Standing   []GrantID  // by which of the standing grants, if by such
+	Pending    bool       // still open: nobody waits, the caller gets the id
+	Expires    time.Time  // of one that is pending
+	Reason     string     // why not, in words
+	Text       string     // that was answered, and
+	Signatures []string   // by whom, SSHSIG, armoured: a broker verifies them itself
 }
 
-// ApprovalTTL is how long a question stays open unless its rules say less.
+// Grant stands for a while: calls of a capability by a principal that these rules ask about, as they read, need no answer
+// of their own. Its text (package canon) is what was answered.
+type Grant struct {
+	ID         GrantID
+	Capability CapabilityID
+	Principal  Principal // agent, person and organisation
+	Rules      []Rule
+	Nonce      string
+	Given      time.Time
+	Until      time.Time
+}
+
+// ApprovalTTL is how long a question stays open unless its rules say less, and a grant counts for a call that is parked.
 const ApprovalTTL = 10 * time.Minute
 
-// Combine returns what an answer to several asking rules has to come to: roles that whoever approves holds all of, in
-// order of name and none for anyone who may approve; of how many people; and for how long it counts, 0 where no rule
-// says. The strictest of each holds, so that no rule is satisfied by less than it asks.
-func Combine(asks []Rule) (roles []string, count int, ttl time.Duration) {
-	count = 1
+// Wanted is what an answer to asking rules has to come to: the strictest of each, so that no rule is satisfied by less
+// than it asks.
+type Wanted struct {
+	Roles []string      // that whoever approves holds all of, in order of name; none for anyone who may approve
+	Count int           // of how many people
+	Level Level         // at least; "" where no rule says
+	TTL   time.Duration // for how long it counts; 0 where no rule says
+}
+
+// Combine returns what an answer to several asking rules has to come to.
+func Combine(asks []Rule) Wanted {
+	w := Wanted{Count: 1}
 	for _, r := range asks {
-		if r.Role != "" && !slices.Contains(roles, r.Role) {
-			roles = append(roles, r.Role)
+		if r.Role != "" && !slices.Contains(w.Roles, r.Role) {
+			w.Roles = append(w.Roles, r.Role)
 		}
-		count = max(count, r.Count)
-		if r.TTL > 0 && (ttl == 0 || r.TTL < ttl) {
-			ttl = r.TTL
+		w.Count = max(w.Count, r.Count)
+		w.Level = w.Level.Stricter(r.Level)
+		if r.TTL > 0 && (w.TTL == 0 || r.TTL < w.TTL) {
+			w.TTL = r.TTL
 		}
 	}
-	slices.Sort(roles)
-	return roles, count, ttl
+	slices.Sort(w.Roles)
+	return w
 }
 
 // Want is a credential that a capability needs and the variable it arrives in.
 type Want struct {
 	Name string
 	Env  string
+	File bool // it arrives in a memory-backed file, whose path the variable holds
 }
 
-// Lease is what was lent for one call. Secret values stand in Env alone; IDs go into the receipt.
+// Loan is what a call asks to be lent. Text and Signatures are of the answer that let it through, "" and none of a call
+// that nobody was asked about.
+type Loan struct {
+	Receipt    ReceiptID
+	Capability CapabilityID
+	Wants      []Want
+	Text       string
+	Signatures []string
+}
+
+// Lease is what was lent for one call. Secret values stand in Env and Files alone; IDs go into the receipt.
 type Lease struct {
 	IDs     []string
-	Env     []string // NAME=value
-	Secrets []Secret // the values by themselves, for redaction
-	Return  func()   // ends the lease; never nil
+	Env     []string   // NAME=value
+	Files   []LentFile // by variable
+	Secrets []Secret   // the values by themselves, for redaction
+	Return  func()     // ends the lease; never nil
+}
+
+// LentFile is a value that a tool reads from a file.
+type LentFile struct {
+	Env   string // the variable that holds the file's path
+	Value Secret
 }
 
 // String names the lease and leaves out what was lent; so do all other ways to print one.

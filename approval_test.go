@@ -17,21 +17,39 @@ func TestCombine(t *testing.T) {
 		roles []string
 		count int
 		ttl   time.Duration
+		level bailey.Level
 	}{
-		{"none", nil, nil, 1, 0},
-		{"one", []bailey.Rule{{Role: "sre", Count: 2, TTL: 5 * m}}, []string{"sre"}, 2, 5 * m},
-		{"a hook's, which sets no terms", []bailey.Rule{{ID: "hook"}}, nil, 1, 0},
-		{"strictest count, shortest time", []bailey.Rule{{Count: 3, TTL: 10 * m}, {Count: 1, TTL: m}}, nil, 3, m},
-		{"no time of its own shortens none", []bailey.Rule{{Count: 1, TTL: m}, {}}, nil, 1, m},
-		{"anyone and a role is the role", []bailey.Rule{{Count: 1}, {Role: "sre", Count: 1}}, []string{"sre"}, 1, 0},
-		{"two roles are both", []bailey.Rule{{Role: "sre", Count: 1, TTL: m}, {Role: "dba", Count: 2, TTL: 2 * m}, {Role: "sre", Count: 1, TTL: 3 * m}}, []string{"dba", "sre"}, 2, m},
+		{"none", nil, nil, 1, 0, ""},
+		{"one", []bailey.Rule{{Role: "sre", Count: 2, TTL: 5 * m}}, []string{"sre"}, 2, 5 * m, ""},
+		{"a hook's, which sets no terms", []bailey.Rule{{ID: "hook"}}, nil, 1, 0, ""},
+		{"strictest count, shortest time", []bailey.Rule{{Count: 3, TTL: 10 * m}, {Count: 1, TTL: m}}, nil, 3, m, ""},
+		{"no time of its own shortens none", []bailey.Rule{{Count: 1, TTL: m}, {}}, nil, 1, m, ""},
+		{"anyone and a role is the role", []bailey.Rule{{Count: 1}, {Role: "sre", Count: 1}}, []string{"sre"}, 1, 0, ""},
+		{"two roles are both", []bailey.Rule{{Role: "sre", Count: 1, TTL: m}, {Role: "dba", Count: 2, TTL: 2 * m}, {Role: "sre", Count: 1, TTL: 3 * m}}, []string{"dba", "sre"}, 2, m, ""},
+		{"the strictest level", []bailey.Rule{{Level: bailey.SignedTouch}, {}, {Level: bailey.Local}}, nil, 1, 0, bailey.SignedTouch},
+		{"a level that nobody knows", []bailey.Rule{{Level: "sworn"}, {Level: bailey.SignedTouch}}, nil, 1, 0, "sworn"},
 	} {
 		for range 2 {
-			roles, count, ttl := bailey.Combine(c.asks)
-			if !slices.Equal(roles, c.roles) || count != c.count || ttl != c.ttl {
-				t.Errorf("%s: %v %d %v, want %v %d %v", c.name, roles, count, ttl, c.roles, c.count, c.ttl)
+			w := bailey.Combine(c.asks)
+			if !slices.Equal(w.Roles, c.roles) || w.Count != c.count || w.TTL != c.ttl || w.Level != c.level {
+				t.Errorf("%s: %v, want %v", c.name, w, c)
 			}
 			slices.Reverse(c.asks)
+		}
+	}
+}
+
+// TestLevels: a higher level does for a lower one, and what is no level does for nothing and is met by nothing.
+func TestLevels(t *testing.T) {
+	order := []bailey.Level{"", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch}
+	for i, has := range order {
+		for j, want := range order {
+			if got := has.Meets(want); got != (i >= j && has != "") {
+				t.Errorf("%q meets %q: %v", has, want, got)
+			}
+		}
+		if has.Meets("sworn") || bailey.Level("sworn").Meets(has) {
+			t.Errorf("%q and a level that is none", has)
 		}
 	}
 }

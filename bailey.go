@@ -19,6 +19,7 @@ type (
 	ReceiptID    string // "r-" and 26 characters, ordered by time
 	SessionID    string // "s-" and 26 characters
 	ApprovalID   string // "a-" and 26 characters
+	GrantID      string // "g-" and 26 characters: a grant that stands for a while
 	RuleID       string // the @id of a policy rule
 )
 
@@ -35,6 +36,7 @@ type Principal struct {
 type Session struct {
 	ID         SessionID `json:"id"`
 	Unattended bool      `json:"unattended,omitempty"` // from configuration, never from the caller
+	Single     bool      `json:"-"`                    // it is of one call alone, and nobody can come back to it
 }
 
 // Target is what a capability acts upon.
@@ -54,7 +56,10 @@ type Call struct {
 	Dir        string // the client's working directory, absolute: relative paths start here
 	Client     string // what the client says of itself: context, never identity
 	DryRun     bool   // decide and plan, execute nothing
-	Wait       bool   // wait for an approval instead of returning it as pending
+	// Patience is how long to stay for an answer, should a person be asked; then the call is parked and pending. Asked is
+	// that of its [Question].
+	Patience time.Duration
+	Asked    func(ctx context.Context, q Question)
 
 	// Stdout and Stderr, when set, receive the redacted output as it comes, and the Result keeps
 	// none of it. When nil the Result holds it, at most [OutputCap] bytes each.
@@ -108,6 +113,7 @@ type Rule struct {
 	Reason string `json:"reason,omitempty"`
 	// Of an asking rule: who may grant it, how many of them, for how long.
 	Role  string        `json:"role,omitempty"`
+	Level Level         `json:"level,omitempty"` // the least that will do
 	Count int           `json:"count,omitempty"`
 	TTL   time.Duration `json:"ttl,omitempty"` // nanoseconds
 	// Digest is SHA-256 over what the rule means, hex: a grant of it counts for no other rule of the same id.

@@ -28,13 +28,14 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/redact":     {ours: []string{"."}},
 	"internal/redact/gen": {},
 	"internal/sshsig":     {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
+	"internal/canon":      {ours: []string{"."}},
 	// kernel
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
 	// services
-	"internal/approve": {ours: []string{"."}},
-	"internal/broker":  {ours: []string{".", "internal/peer"}},
+	"internal/approve": {ours: []string{".", "internal/canon"}},
+	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
@@ -42,7 +43,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	// programs wire everything and are imported by no one
-	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/gate", "internal/gateway",
+	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
 		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	// for tests alone

@@ -18,7 +18,8 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// NewReceiptID, NewSessionID and NewApprovalID return fresh identifiers, ordered by time.
+// NewReceiptID and its like return fresh identifiers, ordered by time.
 func NewReceiptID() ReceiptID   { return ReceiptID("r-" + newID()) }
 func NewSessionID() SessionID   { return SessionID("s-" + newID()) }
 func NewApprovalID() ApprovalID { return ApprovalID("a-" + newID()) }
+func NewGrantID() GrantID       { return GrantID("g-" + newID()) }

@@ -20,6 +20,7 @@ import (
 // openQuestion is a question that waits for a person, as JSON.
 type openQuestion struct {
 	bailey.Question
+	Waits   bool            `json:"waits"` // a caller stays for the answer
 	Agent   string          `json:"agent"`
 	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
 	Argv    []string        `json:"argv"`   // as it may be read; the text has it escaped
@@ -62,7 +63,7 @@ func (a *app) approvalsList() *cobra.Command {
 }
 
 func (q openQuestion) waits() string {
-	if q.Wait {
+	if q.Waits {
 		return "waits"
 	}
 	return "nobody waits"
@@ -151,14 +152,15 @@ func (s *stack) approvals(_ context.Context, q gateway.Query, _ bailey.Call) (an
 		if id != "" && o.ID != id {
 			continue
 		}
-		shown := openQuestion{Question: o, Agent: o.Principal.Agent, Rules: o.Rules, Open: o.Contents == bailey.NotBound, Answers: s.queue.Answers(o.ID)}
+		shown := openQuestion{Question: o, Waits: o.Patience > 0, Agent: o.Principal.Agent, Rules: o.Rules, Open: o.Contents == bailey.NotBound, Answers: s.queue.Answers(o.ID)}
 		for _, in := range o.Inputs {
 			shown.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
 		}
 		for _, arg := range o.Argv {
 			shown.Argv = append(shown.Argv, arg.Text)
 		}
-		shown.Roles, shown.Count, _ = bailey.Combine(o.Rules)
+		w := bailey.Combine(o.Rules)
+		shown.Roles, shown.Count = w.Roles, w.Count
 		if id == "" {
 			shown.Text = "" // a list stays short; its questions have their digests
 		}

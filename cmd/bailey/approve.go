@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
+	"bailey/internal/canon"
 	"bailey/internal/gateway"
 )
 
@@ -82,7 +83,7 @@ func (a *app) approve(ctx context.Context, id, key, signature string, yes bool) 
 	case key != "":
 		query["signature"], err = signAnswer(ctx, key, q.Text)
 	case signature != "":
-		query["signature"], err = readSignature(signature, approve.Namespace)
+		query["signature"], err = readSignature(signature, canon.Namespace)
 	}
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (a *app) answered(out answered) error {
 
 // signAnswer has ssh-keygen sign a text: it asks for the passphrase, or the touch, on the operator's own terminal.
 func signAnswer(ctx context.Context, key, text string) (string, error) {
-	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", approve.Namespace, "-f", key)
+	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", canon.Namespace, "-f", key)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, os.Stderr
 	if err := cmd.Run(); err != nil {

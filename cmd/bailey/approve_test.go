@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
+	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
@@ -149,7 +150,7 @@ func TestAnswersByKey(t *testing.T) {
 	a := askingFor(t, sreAsks)
 	ada, bob, eve := newHolder("ada", "sre", "dev"), newHolder("bob", "sre"), newHolder("eve", "dev")
 	q, done := a.waiting(t, nil)
-	if _, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
+	if _, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
 		t.Errorf("before anybody is trusted: %v", err)
 	}
 	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "does not hold the role sre") {
@@ -159,8 +160,8 @@ func TestAnswersByKey(t *testing.T) {
 	other, _ := a.waiting(t, map[string]any{"format": "%s"})
 	for name, signature := range map[string]string{
 		"no signature": "", "of another namespace": ada.sign(q.Text, "git"), "of a policy's namespace": ada.sign(q.Text, signatureNamespace),
-		"of a call with other arguments": ada.sign(other.Text, approve.Namespace), "by nobody known": newHolder("mallory").sign(q.Text, approve.Namespace),
-		"without the role": eve.sign(q.Text, approve.Namespace), "over the digest": ada.sign(q.Digest, approve.Namespace), "of no form": "x",
+		"of a call with other arguments": ada.sign(other.Text, canon.Namespace), "by nobody known": newHolder("mallory").sign(q.Text, canon.Namespace),
+		"without the role": eve.sign(q.Text, canon.Namespace), "over the digest": ada.sign(q.Digest, canon.Namespace), "of no form": "x",
 	} {
 		if _, err := a.answer(t, q, signature); err == nil || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", name, err)
@@ -169,24 +170,24 @@ func TestAnswersByKey(t *testing.T) {
 	if _, err := a.answer(t, q, ""); err == nil || !strings.Contains(err.Error(), "this answer is not signed") {
 		t.Errorf("an unsigned answer beside approvers: %v", err)
 	}
-	if got, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); err != nil || got.Settled {
+	if got, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); err != nil || got.Settled {
 		t.Errorf("the first: %+v, %v", got, err)
 	}
-	if _, err := a.answer(t, q, ada.sign(q.Text, approve.Namespace)); !errors.Is(err, bailey.Conflict) {
+	if _, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("twice by one name: %v", err)
 	}
 	a.trust(t, bob, eve) // ada is none any more
-	if got, err := a.answer(t, q, bob.sign(q.Text, approve.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
+	if got, err := a.answer(t, q, bob.sign(q.Text, canon.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
 		t.Errorf("with the first revoked: %+v, %v", got, err)
 	}
 	a.trust(t, ada, bob)
 	events := a.queue.Answers(q.ID)
-	if len(events) != 2 || events[0].Level != approve.SignedSoftware || !strings.HasPrefix(events[0].Key, "SHA256:") || events[0].Signature == "" || events[0].Name != "ada" {
+	if len(events) != 2 || events[0].Level != bailey.SignedSoftware || !strings.HasPrefix(events[0].Key, "SHA256:") || events[0].Signature == "" || events[0].Name != "ada" {
 		t.Errorf("answers %+v", events)
 	}
 	zoe := newHolder("zoe", "sre")
 	a.trust(t, ada, bob, zoe)
-	if got, err := a.answer(t, q, zoe.sign(q.Text, approve.Namespace)); err != nil || !got.Granted {
+	if got, err := a.answer(t, q, zoe.sign(q.Text, canon.Namespace)); err != nil || !got.Granted {
 		t.Fatalf("the last: %+v, %v", got, err) // nothing would end the call
 	}
 	if r := <-done; r.Status != bailey.OK || !r.Executed || r.Approval != q.ID {

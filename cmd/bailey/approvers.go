@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
+	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/sshsig"
 )
@@ -32,7 +33,7 @@ func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve
 		return a, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names approvers, and this answer is not signed",
 			Hint: fmt.Sprintf("bailey approve %s --key FILE", g.Question)}
 	case g.Signature == "":
-		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: approve.Local}, nil
+		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: bailey.Local}, nil
 	case len(trusted) == 0:
 		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + gateway.SettingsName + ", then bailey init --apply; or answer without a key"}
 	}
@@ -40,13 +41,13 @@ func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve
 	if err != nil {
 		return a, err
 	}
-	by, err := sshsig.Verify(text, []byte(g.Signature), approve.Namespace, keys)
+	by, err := sshsig.Verify(text, []byte(g.Signature), canon.Namespace, keys)
 	if err != nil {
 		return a, &bailey.Error{Kind: bailey.KindOf(err), Message: "the answer's signature", Err: err, Hint: bailey.HintOf(err)}
 	}
-	a = approve.Approver{Name: by.Name, Level: approve.SignedSoftware, Key: by.Key}
+	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
 	if by.Touch {
-		a.Level = approve.SignedTouch
+		a.Level = bailey.SignedTouch
 	}
 	for i, k := range keys { // of the same order and number as trusted
 		if k.Fingerprint() == by.Key {

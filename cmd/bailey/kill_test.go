@@ -108,7 +108,7 @@ func TestKillEndsWhatever(t *testing.T) {
 
 // calls makes a call whose caller stays for the answer.
 func (s *stack) calls(t *testing.T, id bailey.CapabilityID, dir string, input map[string]any) bailey.Result {
-	return s.kill.Do(t.Context(), bailey.Call{Capability: id, Input: input, Door: "test", Dir: dir, Wait: true,
+	return s.kill.Do(t.Context(), bailey.Call{Capability: id, Input: input, Door: "test", Dir: dir, Patience: time.Hour,
 		Principal: bailey.Principal{Agent: "a"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 }
 

@@ -9,15 +9,6 @@ import (
 	"bailey"
 )
 
-// Level is how well an answer shows whose it is.
-type Level string
-
-const (
-	Local          Level = "local"           // unsigned: whoever can use the operator's verbs
-	SignedSoftware Level = "signed-software" // by a key in a file or an agent
-	SignedTouch    Level = "signed-touch"    // by a key of an sk type that says a person was present
-)
-
 // Given is an answer as it comes.
 type Given struct {
 	Question  bailey.ApprovalID
@@ -32,7 +23,7 @@ type Given struct {
 // Approver is whose answer it is.
 type Approver struct {
 	Name  string
-	Level Level
+	Level bailey.Level
 	Key   string // fingerprint
 	Roles []string
 }
@@ -57,7 +48,7 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	if !g.Grant {
 		return u.deny(e, g)
 	}
-	if !e.q.Wait {
+	if e.q.Patience <= 0 {
 		return Tally{}, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("nobody waits for the answer to %s: its call has ended", g.Question),
 			Hint: "in this version a grant reaches only a call that waits: bailey run --wait"}
 	}
@@ -103,15 +94,15 @@ func (u *Queue) proven(e *entry, g Given) (Approver, error) {
 	if by.Name == "" {
 		return Approver{}, &bailey.Error{Kind: bailey.Internal, Message: "an answer of nobody was proven"}
 	}
-	roles, count, _ := bailey.Combine(e.q.Rules)
-	for _, role := range roles {
+	w := bailey.Combine(e.q.Rules)
+	for _, role := range w.Roles {
 		if !slices.Contains(by.Roles, role) {
 			return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s does not hold the role %s, which the question wants", by.Name, role),
-				Hint: "it takes an approver of settings.yaml with " + strings.Join(roles, " and ")}
+				Hint: "it takes an approver of settings.yaml with " + strings.Join(w.Roles, " and ")}
 		}
 	}
-	if by.Level == Local && count > 1 {
-		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", count),
+	if by.Level == bailey.Local && w.Count > 1 {
+		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", w.Count),
 			Hint: "name approvers in settings.yaml, and have them sign"}
 	}
 	return by, nil
@@ -119,7 +110,7 @@ func (u *Queue) proven(e *entry, g Given) (Approver, error) {
 
 // grant records a grant and ends the question when enough have come. The caller has the turn.
 func (u *Queue) grant(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
-	_, count, _ := bailey.Combine(e.q.Rules)
+	count := bailey.Combine(e.q.Rules).Count
 	t := Tally{Names: append(u.standing(e), by.Name), Count: count}
 	event := e.event(g, by)
 	if len(t.Names) < count {
@@ -164,7 +155,7 @@ func (u *Queue) deny(e *entry, g Given) (Tally, error) {
 	if g.Reason != "" {
 		reason += ": " + g.Reason
 	}
-	event := e.event(g, Approver{Name: g.Person, Level: Local})
+	event := e.event(g, Approver{Name: g.Person, Level: bailey.Local})
 	event.Reason = reason
 	u.finish(e, bailey.Answer{Reason: reason}, event)
 	return Tally{Settled: true}, e.err

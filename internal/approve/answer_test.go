@@ -26,7 +26,7 @@ func (a *trusted) prove(text []byte, g Given) (Approver, error) {
 	if !known || of != string(text) {
 		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: "the signature does not count"}
 	}
-	return Approver{Name: name, Level: SignedSoftware, Key: "SHA256:" + name, Roles: roles}, nil
+	return Approver{Name: name, Level: bailey.SignedSoftware, Key: "SHA256:" + name, Roles: roles}, nil
 }
 
 // revoke makes name no approver any more.
@@ -175,7 +175,7 @@ func TestUnsignedIsNoQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
 		u, _, q, _ := asked(t, b, bailey.Rule{ID: "two", Count: 2})
-		u.c.Prove = func(_ []byte, g Given) (Approver, error) { return Approver{Name: g.Person, Level: Local}, nil }
+		u.c.Prove = func(_ []byte, g Given) (Approver, error) { return Approver{Name: g.Person, Level: bailey.Local}, nil }
 		refused(t, u, b, Given{Question: q.ID, Digest: q.Digest, Grant: true, Person: "ada"}, bailey.Denied)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/canon"
 )
 
 // DefaultOpen is how many questions may be open at once when Config says nothing.
@@ -42,7 +44,7 @@ type Event struct {
 	Reason    string            `json:"reason"`
 	Digest    string            `json:"digest,omitempty"` // of the question's text
 	Name      string            `json:"name,omitempty"`
-	Level     Level             `json:"level,omitempty"`
+	Level     bailey.Level      `json:"level,omitempty"`
 	Key       string            `json:"key,omitempty"` // fingerprint
 	Roles     []string          `json:"roles,omitempty"`
 	Signature string            `json:"signature,omitempty"` // over the question's text
@@ -93,7 +95,7 @@ func New(c Config) *Queue {
 	return &Queue{c: c, wake: make(chan struct{}, 1), open: map[bailey.ApprovalID]*entry{}}
 }
 
-// Ask records q and, when q.Wait is set, stays until it is answered. AskedAt and Expires are set here;
+// Ask records q and, when q.Patience is set, stays until it is answered. AskedAt and Expires are set here;
 // q.ID is the caller's, who shows it to the agent. The answer denies with a reason, or is Pending when
 // nobody waits. An error refuses: the question could not be recorded, too many are open, or ctx ended,
 // which withdraws the question and wraps ctx.Err().
@@ -108,7 +110,7 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 	if err := u.record(ctx, e); err != nil {
 		return bailey.Answer{}, err
 	}
-	if !q.Wait {
+	if q.Patience <= 0 {
 		return bailey.Answer{Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
 	}
 	return u.wait(ctx, e)
@@ -121,7 +123,7 @@ func (u *Queue) admit(q bailey.Question) (*entry, error) {
 	q.Expires = q.AskedAt.Add(u.ttl(q.Rules))
 	q.Nonce = nonce()
 	var err error
-	if q.Text, q.Digest, err = canonical(q, u.c.Key); err != nil {
+	if q.Text, q.Digest, err = whole(q, u.c.Key); err != nil {
 		return nil, err
 	}
 	forget(&q)
@@ -147,6 +149,22 @@ func (u *Queue) admit(q bailey.Question) (*entry, error) {
 	}
 	u.open[q.ID] = e
 	return e, nil
+}
+
+// maxQuestion bounds a question as JSON, in bytes: an entry of the ledger has 64 KiB in all.
+const maxQuestion = 56 << 10
+
+// whole is a question's text with its digest. One that no entry of the ledger could hold is refused: what is not
+// recorded whole cannot be asked.
+func whole(q bailey.Question, key []byte) (text, digest string, err error) {
+	q.Text = canon.Text(q, key)
+	q.Digest = canon.Digest(q.Text)
+	b, err := json.Marshal(q)
+	if err == nil && len(b) > maxQuestion {
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
+			Hint: "pass less in the arguments of one call"}
+	}
+	return q.Text, q.Digest, err
 }
 
 // forget lets go of the values: what is shown and kept is the text.

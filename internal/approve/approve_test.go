@@ -52,7 +52,7 @@ func (b *book) list() string {
 func plain(s string) bailey.Shown { return bailey.Shown{Text: s, Value: bailey.NewSecret(s)} }
 
 func question(id string, wait bool, ttls ...time.Duration) bailey.Question {
-	q := bailey.Question{ID: bailey.ApprovalID(id), Receipt: bailey.ReceiptID("r-" + id), Wait: wait, Argv: []bailey.Shown{plain("git"), plain("push")}}
+	q := bailey.Question{ID: bailey.ApprovalID(id), Receipt: bailey.ReceiptID("r-" + id), Patience: patience(wait), Argv: []bailey.Shown{plain("git"), plain("push")}}
 	for _, ttl := range ttls {
 		q.Rules = append(q.Rules, bailey.Rule{ID: "rule", TTL: ttl})
 	}
@@ -397,4 +397,12 @@ func TestEventJSON(t *testing.T) {
 	if err != nil || string(b) != `{"id":"a-1","receipt":"r-1","granted":false,"reason":"nobody"}` {
 		t.Errorf("%s, %v", b, err)
 	}
+}
+
+// patience is that of a caller who stays, or does not.
+func patience(wait bool) time.Duration {
+	if wait {
+		return time.Hour
+	}
+	return 0
 }

@@ -49,7 +49,8 @@ func New(c Config) *Broker {
 // Lend returns a lease that holds every wanted credential, or an error and a lease that holds none.
 // Env and Secrets follow the order of wants. The lease ends with Return, which may be called again and
 // is never nil; Env and Secrets are empty strings and secrets from then on.
-func (b *Broker) Lend(ctx context.Context, receipt bailey.ReceiptID, wants []bailey.Want) (bailey.Lease, error) {
+func (b *Broker) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
+	receipt, wants := l.Receipt, l.Wants
 	none := bailey.Lease{Return: func() {}}
 	if err := ctx.Err(); err != nil {
 		return none, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("nothing was lent for %s: the call ended", receipt), Err: err}
@@ -72,6 +73,14 @@ func (b *Broker) Lend(ctx context.Context, receipt bailey.ReceiptID, wants []bai
 		clear(lease.Secrets)
 	})
 	return lease, nil
+}
+
+// Scope says what a loan would come to.
+func (b *Broker) Scope(_ context.Context, wants []bailey.Want) (scopes []bailey.LeaseScope, err error) {
+	for _, w := range wants {
+		scopes = append(scopes, bailey.LeaseScope{Name: w.Name, Env: w.Env, Adapter: "env", TTL: bailey.DefaultTimeout})
+	}
+	return scopes, nil
 }
 
 // value fetches one credential and refuses what no environment can carry.

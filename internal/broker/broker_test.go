@@ -23,7 +23,7 @@ func lit(s string) Source { return Literal{bailey.NewSecret(s)} }
 func TestLend(t *testing.T) {
 	t.Setenv("BROKER_TEST", "from env")
 	b := New(Config{Bindings: map[string]Source{"a": lit(value), "b": Env{"BROKER_TEST"}}})
-	lease, err := b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "b", Env: "B_TOKEN"}, {Name: "a", Env: "_a1"}, {Name: "a", Env: "A2"}})
+	lease, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "b", Env: "B_TOKEN"}, {Name: "a", Env: "_a1"}, {Name: "a", Env: "A2"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestLend(t *testing.T) {
 		t.Errorf("after Return: %q", lease.Env)
 	}
 	t.Setenv("BROKER_TEST", "changed")
-	again, err := b.Lend(t.Context(), "r-2", []bailey.Want{{Name: "b", Env: "B_TOKEN"}})
+	again, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-2", Wants: []bailey.Want{{Name: "b", Env: "B_TOKEN"}}})
 	if err != nil || again.Env[0] != "B_TOKEN=changed" || seen[again.IDs[0]] {
 		t.Errorf("the next loan: %q, %v", again.Env, err)
 	}
@@ -54,12 +54,12 @@ func TestLend(t *testing.T) {
 
 func TestLendNothing(t *testing.T) {
 	for _, b := range []*Broker{New(Config{}), New(Config{Bindings: map[string]Source{"a": nil}})} {
-		lease, err := b.Lend(t.Context(), "r-1", nil)
+		lease, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: nil})
 		if err != nil || lease.Return == nil || len(lease.IDs)+len(lease.Env)+len(lease.Secrets) != 0 {
 			t.Errorf("%v, %v", lease, err)
 		}
 		lease.Return()
-		if _, err = b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "a", Env: "A"}}); !errors.Is(err, bailey.Unavailable) {
+		if _, err = b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "a", Env: "A"}}}); !errors.Is(err, bailey.Unavailable) {
 			t.Errorf("unbound: %v", err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		rows = append(rows, row{"good", env, bailey.Denied, env})
 	}
 	for _, r := range rows {
-		lease, err := b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "good", Env: "OK"}, {Name: r.name, Env: r.env}})
+		lease, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "good", Env: "OK"}, {Name: r.name, Env: r.env}}})
 		if !errors.Is(err, r.kind) || bailey.KindOf(err) != r.kind || !strings.Contains(err.Error(), r.says) || bailey.HintOf(err) == "" {
 			t.Errorf("%q into %q: %v (hint %q)", r.name, r.env, err, bailey.HintOf(err))
 		}
@@ -103,13 +103,13 @@ func TestRefusals(t *testing.T) {
 		}
 		silent(t, err)
 	}
-	_, err := b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "good", Env: "OK"}, {Name: "good", Env: "OK"}})
+	_, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "good", Env: "OK"}, {Name: "good", Env: "OK"}}})
 	if !errors.Is(err, bailey.Invalid) {
 		t.Errorf("one variable twice: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Lend(ctx, "r-1", nil); !errors.Is(err, context.Canceled) || !errors.Is(err, bailey.Unavailable) {
+	if _, err := b.Lend(ctx, bailey.Loan{Receipt: "r-1", Wants: nil}); !errors.Is(err, context.Canceled) || !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("an ended call: %v", err)
 	}
 }
@@ -140,7 +140,7 @@ func shown(t *testing.T, how, text string) {
 func TestPrintsNothing(t *testing.T) {
 	c := Config{Bindings: map[string]Source{"a": lit(value)}}
 	b := New(c)
-	lease, err := b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "a", Env: "A"}})
+	lease, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "a", Env: "A"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				lease, err := b.Lend(t.Context(), "r-1", []bailey.Want{{Name: "a", Env: "A"}})
+				lease, err := b.Lend(t.Context(), bailey.Loan{Receipt: "r-1", Wants: []bailey.Want{{Name: "a", Env: "A"}}})
 				if err != nil || lease.Env[0] != "A="+value {
 					t.Errorf("%v", err)
 					return

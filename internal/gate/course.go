@@ -36,6 +36,8 @@ type course struct {
 	verdict  Verdict
 	changed  bool // a hook changed the input
 	granted  []bailey.RuleID
+	answer   bailey.Answer
+	scopes   []bailey.LeaseScope // of what would be lent
 	approval bailey.ApprovalID
 	pending  bool
 	allowed  Allowance
@@ -183,13 +185,17 @@ func (c *course) approve(ctx context.Context) error {
 	if c.decision.Effect != bailey.Ask {
 		return nil
 	}
+	var err error
+	if c.scopes, err = c.Lender.Scope(ctx, c.manifest.Wants()); err != nil {
+		return err
+	}
 	q := c.question()
 	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
 	if err != nil {
 		return err
 	}
-	c.granted = answer.Granted
+	c.answer, c.granted = answer, answer.Granted
 	if answer.Pending {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
@@ -264,7 +270,9 @@ func (c *course) within(ctx context.Context) (_ context.Context, more func(n int
 }
 
 func (c *course) lend(ctx context.Context) error {
-	lease, err := c.Lender.Lend(ctx, c.receipt, c.manifest.Wants())
+	lease, err := c.Lender.Lend(ctx, bailey.Loan{
+		Receipt: c.receipt, Capability: c.manifest.ID, Wants: c.manifest.Wants(), Text: c.answer.Text, Signatures: c.answer.Signatures,
+	})
 	if err != nil {
 		return err
 	}

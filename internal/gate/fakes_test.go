@@ -164,7 +164,9 @@ func (w *world) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error)
 	return w.answer(q), w.askErr
 }
 
-func (w *world) Lend(context.Context, bailey.ReceiptID, []bailey.Want) (bailey.Lease, error) {
+func (w *world) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) { return nil, nil }
+
+func (w *world) Lend(context.Context, bailey.Loan) (bailey.Lease, error) {
 	w.note("lend")
 	return w.lease, w.lendErr
 }

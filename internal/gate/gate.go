@@ -88,7 +88,9 @@ type Use struct {
 
 // Lender lends credentials for one call.
 type Lender interface {
-	Lend(ctx context.Context, receipt bailey.ReceiptID, wants []bailey.Want) (bailey.Lease, error)
+	// Scope says what a loan would come to, so that a person can be asked about it.
+	Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error)
+	Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error)
 }
 
 // Redactor turns secrets into tokens, per session, and gives back what may be given back.

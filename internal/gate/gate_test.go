@@ -308,7 +308,7 @@ func TestPolicyReplacedWhileDeciding(t *testing.T) {
 func TestQuestionBindsTheCall(t *testing.T) {
 	w, in := newWorld(t), call()
 	ask(w)
-	in.Input["word"], in.Input["dir"], in.Wait = "my SECRET", "/the SECRET place", true
+	in.Input["word"], in.Input["dir"], in.Patience = "my SECRET", "/the SECRET place", time.Minute
 	w.plan = "mount the SECRET place"
 	var q bailey.Question
 	given := w.answer
@@ -331,7 +331,7 @@ func TestQuestionBindsTheCall(t *testing.T) {
 	if q.Contents != bailey.NotBound {
 		t.Errorf("a directory's contents are %q", q.Contents)
 	}
-	if q.Manifest == "" || q.Resource.Kind != "local" || q.Principal.Person != "p" || q.Session != "s-1" || !q.Wait || q.Impact != "readOnly, readOnly" || len(q.Rules) != 1 {
+	if q.Manifest == "" || q.Resource.Kind != "local" || q.Principal.Person != "p" || q.Session != "s-1" || q.Patience != time.Minute || q.Impact != "readOnly, readOnly" || len(q.Rules) != 1 {
 		t.Errorf("%+v", q)
 	}
 }
@@ -489,7 +489,7 @@ func TestSecretsStayOut(t *testing.T) {
 func TestNoCallHasATerminal(t *testing.T) {
 	for _, change := range []func(*bailey.Call){
 		func(*bailey.Call) {},
-		func(c *bailey.Call) { c.Door, c.Wait, c.Text = "cli", true, true },
+		func(c *bailey.Call) { c.Door, c.Patience, c.Text = "cli", time.Minute, true },
 		func(c *bailey.Call) { c.Stdout, c.Stderr = io.Discard, io.Discard },
 		func(c *bailey.Call) { c.Session.Unattended, c.DryRun = true, true },
 	} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -132,7 +133,10 @@ func parseQuery(b []byte) (q Query, err error) {
 
 func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q Query, call bailey.Call) {
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
-	call.DryRun, call.Wait = q.Call.DryRun, q.Call.Wait
+	call.DryRun = q.Call.DryRun
+	if q.Call.Wait {
+		call.Patience = math.MaxInt64 // until the question's own end
+	}
 	if q.Call.Stream {
 		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
 	}

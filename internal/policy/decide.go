@@ -218,19 +218,19 @@ func wanted(asks []bailey.Rule) string {
 	for _, r := range asks {
 		ids = append(ids, string(r.ID))
 	}
-	roles, count, ttl := bailey.Combine(asks)
-	words := fmt.Sprintf("%s wants %d", ids[0], count)
+	w := bailey.Combine(asks)
+	words := fmt.Sprintf("%s wants %d", ids[0], w.Count)
 	if len(ids) > 1 {
-		words = fmt.Sprintf("%s want %d together", strings.Join(ids, ", "), count)
+		words = fmt.Sprintf("%s want %d together", strings.Join(ids, ", "), w.Count)
 	}
-	switch len(roles) {
+	switch len(w.Roles) {
 	case 0:
 	case 1:
-		words += " with role " + roles[0]
+		words += " with role " + w.Roles[0]
 	default:
-		words += " with all of the roles " + strings.Join(roles, ", ")
+		words += " with all of the roles " + strings.Join(w.Roles, ", ")
 	}
-	return words + ", good for " + brief(ttl)
+	return words + ", good for " + brief(w.TTL)
 }
 
 // brief writes a duration without the zeros behind it: 10m, not 10m0s.

@@ -1,11 +1,10 @@
-package approve
+package canon
 
 import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,51 +18,69 @@ import (
 const Namespace = "approval@bailey"
 
 // version is the first line of a text, and keeps a commitment from standing for another hash.
-const version = "bailey approval 1"
+const version, grantVersion = "bailey approval 1", "bailey grant 1"
 
-// maxQuestion bounds a question as JSON, in bytes: an entry of the ledger has 64 KiB in all.
-const maxQuestion = 56 << 10
+// Text is a question's text.
+func Text(q bailey.Question, key []byte) string {
+	w := &writer{commit: func(n uint64, s bailey.Secret) string { return Commit(Salt(key, q.Nonce, n), s.Reveal()) }}
+	w.question(q)
+	return w.String()
+}
 
-// canonical is a question's text with its digest. One that no entry of the ledger could hold is refused: what is not
-// recorded whole cannot be asked.
-func canonical(q bailey.Question, key []byte) (text, digest string, err error) {
-	text = canon(q, key)
+// Digest is what names a text: SHA-256, hex.
+func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
-	q.Text, q.Digest = text, hex.EncodeToString(sum[:])
-	b, err := json.Marshal(q)
-	if err == nil && len(b) > maxQuestion {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
-			Hint: "pass less in the arguments of one call"}
-	}
-	return q.Text, q.Digest, err
+	return hex.EncodeToString(sum[:])
+}
+
+// Subject is one for all questions about the same call of the same session, whenever it is asked, and alike for those of
+// every session. Without the key nobody can tell what they are about.
+func Subject(q bailey.Question, key []byte) (subject, alike string) {
+	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires = "", "", "", time.Time{}, time.Time{}
+	subject = about(q, key)
+	q.Session = ""
+	return subject, about(q, key)
+}
+
+func about(q bailey.Question, key []byte) string {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(Text(q, key)))
+	return hex.EncodeToString(m.Sum(nil))
 }
 
 // writer writes a text, line by line.
 type writer struct {
 	strings.Builder
-	key   []byte
-	nonce string
-	n     uint64 // commitments so far
+	commit func(n uint64, value bailey.Secret) string
+	n      uint64 // commitments so far
 }
 
-// line writes a word and its fields. Strings are quoted, numbers are not; a [bailey.Shown] is a commitment and a string.
+// line writes a word and its fields. Strings are quoted, numbers are not; a [bailey.Shown] is a commitment and a string, a
+// [bailey.Secret] a commitment alone.
 func (w *writer) line(word string, fields ...any) {
 	w.WriteString(word)
 	for _, f := range fields {
 		w.WriteByte(' ')
 		switch f := f.(type) {
-		case int:
-			w.WriteString(strconv.Itoa(f))
+		case int64:
+			w.WriteString(strconv.FormatInt(f, 10))
 		case bare:
 			w.WriteString(string(f))
 		case string:
 			w.WriteString(quote(f))
+		case bailey.Secret:
+			w.committed(f)
 		case bailey.Shown:
-			w.WriteString(Commit(Salt(w.key, w.nonce, w.n), f.Value.Reveal()) + " " + quote(f.Text))
-			w.n++
+			w.committed(f.Value)
+			w.WriteString(" " + quote(f.Text))
 		}
 	}
 	w.WriteByte('\n')
+}
+
+func (w *writer) committed(s bailey.Secret) {
+	w.WriteString(w.commit(w.n, s))
+	w.n++
 }
 
 // bare is a word inside a line.
@@ -71,14 +88,13 @@ type bare string
 
 // list writes how many there are, and a line for each.
 func (w *writer) list(word string, n int, each func(i int)) {
-	w.line(word, n)
+	w.line(word, int64(n))
 	for i := range n {
 		each(i)
 	}
 }
 
-func canon(q bailey.Question, key []byte) string {
-	w := &writer{key: key, nonce: q.Nonce}
+func (w *writer) question(q bailey.Question) {
 	w.line(version)
 	w.line("question", string(q.ID))
 	w.line("receipt", string(q.Receipt))
@@ -94,20 +110,52 @@ func canon(q bailey.Question, key []byte) string {
 	w.line("resource", q.Resource.Kind, q.Resource.Name)
 	w.line("cwd", q.Dir)
 	w.line("contents", q.Contents)
+	w.list("files", len(q.Files), func(i int) { w.line("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })
+	w.list("preview", len(q.Preview.Argv), func(i int) { w.line("previewed", q.Preview.Argv[i]) })
+	if len(q.Preview.Argv) > 0 {
+		w.line("output", q.Preview.Output)
+	}
 	w.line("binary", q.Binary, q.BinaryDigest)
 	w.line("cage", q.Cage, q.Plan)
 	w.list("environment", len(q.EnvNames), func(i int) { w.line("name", q.EnvNames[i]) })
 	w.list("argv", len(q.Argv), func(i int) { w.line("argument", q.Argv[i]) })
-	w.list("rules", len(q.Rules), func(i int) {
-		r := q.Rules[i]
-		w.line("rule", string(r.ID), r.Digest, bare("role"), r.Role, bare("count"), r.Count, bare("ttl"), int(r.TTL/time.Second), bare("reason"), r.Reason)
+	w.list("leases", len(q.Leases), func(i int) {
+		l := q.Leases[i]
+		w.line("lease", l.Name, l.Env, l.Adapter, l.Scope, bare("ttl"), int64(l.TTL/time.Second))
 	})
+	w.rules(q.Rules)
 	w.line("nonce", q.Nonce)
-	w.line("asked", q.AskedAt.UTC().Format(time.RFC3339Nano))
-	w.line("expires", q.Expires.UTC().Format(time.RFC3339Nano))
+	w.line("asked", stamp(q.AskedAt))
+	w.line("expires", stamp(q.Expires))
+	w.line("end")
+}
+
+func (w *writer) rules(rules []bailey.Rule) {
+	w.list("rules", len(rules), func(i int) {
+		r := rules[i]
+		w.line("rule", string(r.ID), r.Digest, bare("role"), r.Role, bare("level"), string(r.Level), bare("count"), int64(r.Count),
+			bare("ttl"), int64(r.TTL/time.Second), bare("reason"), r.Reason)
+	})
+}
+
+// GrantText is the text of a grant that stands.
+func GrantText(g bailey.Grant) string {
+	w := &writer{}
+	w.line(grantVersion)
+	w.line("grant", string(g.ID))
+	w.line("capability", string(g.Capability))
+	w.line("agent", g.Principal.Agent)
+	w.line("person", g.Principal.Person)
+	w.line("organisation", g.Principal.Organisation)
+	w.rules(g.Rules)
+	w.line("nonce", g.Nonce)
+	w.line("given", stamp(g.Given))
+	w.line("until", stamp(g.Until))
 	w.line("end")
 	return w.String()
 }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // quote writes a string so that it is printable ASCII, ends where its quotes do, and can be read back.
 func quote(s string) string {

@@ -1,0 +1,52 @@
+package approve
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+func secret(text, value string) bailey.Shown {
+	return bailey.Shown{Text: text, Value: bailey.NewSecret(value)}
+}
+
+// TestNoSecretInText, nor in what the ledger is given, nor in a list of what is open.
+func TestNoSecretInText(t *testing.T) {
+	q := New(Config{Note: (&book{}).note})
+	in := question("a-1", false)
+	in.Argv = append(in.Argv, secret("[REDACTED_PASSWORD_1]", "hunter2"))
+	in.Inputs = []bailey.Input{{Name: "to", Shown: secret(`"[REDACTED_PASSWORD_1]"`, `"pw"`)}}
+	if _, err := q.Ask(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	open := q.Open()[0]
+	if strings.Contains(open.Text, "hunter2") || !strings.Contains(open.Text, `"[REDACTED_PASSWORD_1]"`) {
+		t.Errorf("text %s", open.Text)
+	}
+	if got := open.Argv[2].Value.Reveal() + open.Inputs[0].Value.Reveal(); got != "" {
+		t.Errorf("the queue keeps %q", got)
+	}
+	if in.Argv[2].Value.Reveal() != "hunter2" {
+		t.Error("the caller's own was taken away")
+	}
+	sum := sha256.Sum256([]byte(open.Text))
+	if open.Digest != hex.EncodeToString(sum[:]) || len(open.Nonce) != 32 {
+		t.Errorf("digest %s, nonce %s", open.Digest, open.Nonce)
+	}
+}
+
+// TestTooLong: what the ledger cannot hold whole is not asked.
+func TestTooLong(t *testing.T) {
+	b := &book{}
+	in := question("a-1", true)
+	in.Argv = append(in.Argv, plain(strings.Repeat("ä", 10<<10)))
+	_, err := New(Config{Note: b.note}).Ask(t.Context(), in)
+	if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !strings.Contains(err.Error(), "nobody can be asked") {
+		t.Error(err)
+	}
+	expect(t, b)
+}
