@@ -35,7 +35,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/jail/inside": {},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
-	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}},
+	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
@@ -46,6 +46,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
 		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	// for tests alone
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/battery": {outside: []string{"golang.org/x/sys"}},
