@@ -120,6 +120,11 @@ func newHouse(t *testing.T, text string) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir()}
 	h.config = Config{Dir: h.dir, Program: "test"}
+	return h.begin(t, text)
+}
+
+func (h *house) begin(t *testing.T, text string) *house {
+	t.Helper()
 	if err := os.Chmod(h.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -63,9 +63,8 @@ func (l *link) next() (kind byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	kind, payload, err = l.ReadFrameWithin(maxAsk)
-	var e *bailey.Error
-	if errors.As(err, &e) {
-		l.refuse(err)
+	if errors.Is(err, bailey.Invalid) {
+		l.refuse(&bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is too long", Hint: "use a gateway and a broker of one version", Err: err})
 	}
 	return kind, payload, err
 }

@@ -23,7 +23,7 @@ const (
 
 // Bounds of a table.
 const (
-	maxTable     = 256 << 10 // bytes
+	maxTable     = 64 << 10 // bytes
 	maxApprovers = 64
 	maxLeases    = 256
 	minTTL       = time.Second
