@@ -152,6 +152,48 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 	}
 }
 
+// small are the programs with a small link set: what each may come to link, from outside and of ours, through whatever
+// room. Of the standard library nothing that starts programs.
+var small = map[string]struct{ ours, outside []string }{
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/canon", "internal/peer", "internal/sshsig"},
+		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
+}
+
+// TestSmallPrograms follows every import from each small program.
+func TestSmallPrograms(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if !s.test() && !slices.Contains(imports[s.dir], name) {
+				imports[s.dir] = append(imports[s.dir], name)
+			}
+		}
+	}
+	for program, may := range small {
+		seen := map[string]bool{}
+		var follow func(dir string)
+		follow = func(dir string) {
+			seen[dir] = true
+			for _, name := range imports[dir] {
+				switch {
+				case name == "os/exec" || name == "plugin" || name == "database/sql":
+					t.Errorf("%s imports %s, which %s must not link", dir, name, program)
+				case !allowed(dir, name, may.ours, may.outside):
+					t.Errorf("%s imports %s, which is not for %s to link", dir, name, program)
+				case name == "bailey" && !seen["."]:
+					follow(".")
+				case strings.HasPrefix(name, "bailey/") && !seen[strings.TrimPrefix(name, "bailey/")]:
+					follow(strings.TrimPrefix(name, "bailey/"))
+				}
+			}
+		}
+		if follow(program); len(seen) < 3 {
+			t.Errorf("%s leads to %d rooms: this test is not looking at it", program, len(seen))
+		}
+	}
+}
+
 // TestEveryPackageIsDescribed wants one comment on each package.
 func TestEveryPackageIsDescribed(t *testing.T) {
 	described := map[string]int{}

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,13 +48,15 @@ func TestToken(t *testing.T) {
 
 // apiServer answers a TokenRequest as an API server does, and checks what one checks.
 type apiServer struct {
-	t     *testing.T
 	token string
+	mu    sync.Mutex // guards what follows
 	seen  []tokenRequest
 	reply func(w http.ResponseWriter) bool // answers in its place
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	refuse := func(code int, reason string) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -85,7 +88,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestKubectl: a token is asked for as the API server wants it, over TLS that the table's authority signed, with at least
 // the ten minutes that the API takes; its own name stands in the journal, and how long it lives on.
 func TestKubectl(t *testing.T) {
-	api := &apiServer{t: t, token: "eyJhbGciOiJub25lIn0.eyJqdGkiOiJ0b2tlbi1uYW1lIn0." + value}
+	api := &apiServer{token: "eyJhbGciOiJub25lIn0.eyJqdGkiOiJ0b2tlbi1uYW1lIn0." + value}
 	server := httptest.NewUnstartedServer(api)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
@@ -103,12 +106,19 @@ func TestKubectl(t *testing.T) {
 	put("ca.pem", ca, 0o644)
 	put("own", "own-credential\n", 0o600)
 	lease := h.lend(loanOf("", nil, "free"))
+	api.mu.Lock()
 	if lease.Secrets[0].Reveal() != api.token || len(api.seen) != 1 || api.seen[0].Spec.ExpirationSeconds != 600 || !slices.Equal(api.seen[0].Spec.Audiences, []string{"api"}) {
 		t.Errorf("%+v", api.seen)
 	}
+	api.mu.Unlock()
 	lease.Return()
 	if j := h.journal(); !strings.Contains(j, `"mint":"token-name"`) || !strings.Contains(j, `"lives":"`) || strings.Contains(j, value) {
 		t.Errorf("%s", j)
+	}
+	answer := func(reply func(http.ResponseWriter) bool) {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		api.reply = reply
 	}
 	refused := func(what string, kind bailey.Kind, says string) {
 		t.Helper()
@@ -138,10 +148,10 @@ func TestKubectl(t *testing.T) {
 		}, "cut short"},
 		"its own fault": {func(w http.ResponseWriter) bool { http.Error(w, value, http.StatusInternalServerError); return true }, "status 500"},
 	} {
-		api.reply = c.reply
+		answer(c.reply)
 		refused(what, bailey.Unavailable, c.says)
 	}
-	api.reply = nil
+	answer(nil)
 	put("own", "another\n", 0o600)
 	refused("a credential that does not count", bailey.Unavailable, "status 401")
 	put("own", "own-credential\n", 0o644)
