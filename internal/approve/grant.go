@@ -56,7 +56,7 @@ func standable(q bailey.Question, long time.Duration) error {
 	}
 	switch w := bailey.Combine(q.Rules); {
 	case long < time.Second || long > MaxStanding:
-		return say(fmt.Sprintf("%v is not between a second and %v", long, MaxStanding), "say how long with --for, as in 1h30m")
+		return say(fmt.Sprintf("%v is not between %v and %v", long, time.Second, MaxStanding), "say how long with --for, as in 1h30m")
 	case w.Count > 1:
 		return say(fmt.Sprintf("its rules want %d people", w.Count), "grant the question itself")
 	case strings.HasSuffix(q.Impact, ", irreversible"):

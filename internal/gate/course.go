@@ -208,7 +208,7 @@ func (c *course) approve(ctx context.Context) error {
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s asks for an approval: %s", rule.ID, answer.Reason),
-				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID)) + "; the same call asks anew"}
+				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID))}
 		}
 	}
 	return nil
