@@ -88,7 +88,7 @@ func (a *app) grantsRevoke() *cobra.Command {
 				return err
 			}
 			for _, id := range args {
-				if err := act(cmd.Context(), c, op, revokeVerb, map[string]any{"id": id}, nil); err != nil {
+				if err := act(cmd.Context(), c, op, revokeVerb, map[string]any{"id": id}, &approve.Revoked{}); err != nil {
 					return err
 				}
 				if !a.json {
