@@ -203,6 +203,14 @@ type Lease struct {
 	Return  func()     // ends the lease; never nil
 }
 
+// Lent is what a run gets of a lease. It prints as nothing.
+type Lent struct {
+	Env   []string   // NAME=value
+	Files []LentFile // by variable
+}
+
+func (Lent) Format(f fmt.State, _ rune) { io.WriteString(f, "***") }
+
 // LentFile is a value that a tool reads from a file.
 type LentFile struct {
 	Env   string // the variable that holds the file's path

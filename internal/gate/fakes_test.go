@@ -39,9 +39,10 @@ type world struct {
 	answer  func(q bailey.Question) bailey.Answer
 	post    func(Output) Output
 	lease   bailey.Lease
-	run     func(lent []string, s bailey.Streams) (bailey.Exit, error)
+	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
 	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
 	panicAt string
+	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
 	closed  int
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
@@ -61,7 +62,7 @@ func newWorld(t *testing.T) *world {
 		}
 		return a
 	}
-	w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+	w.run = func(_ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 		io.WriteString(s.Stdout, "out")
 		io.WriteString(s.Stderr, "err")
 		return bailey.Exit{}, nil
@@ -255,6 +256,15 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f}, err
 }
 
+func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
+	if p.freeze == nil {
+		return nil, nil, nil
+	}
+	p.note("freeze " + in.Input)
+	f, err := p.freeze(in)
+	return f, func() { p.note("thaw " + in.Input) }, err
+}
+
 func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
 	w.note("plan")
 	if j.TTY {
@@ -275,7 +285,7 @@ func (r *fakeRun) Cage() bailey.Cage {
 	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
 }
 
-func (r *fakeRun) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
 	if s.TTY != nil || s.Stdin != nil {
 		r.w.ttys++

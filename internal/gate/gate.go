@@ -35,6 +35,9 @@ type Catalog interface {
 // Places opens a path input inside the session's workspace, once; what it returns is what is mounted.
 type Places interface {
 	Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error)
+	// Freeze copies what a file holds to where nobody can change it, until release. Of what is no file, and where no file
+	// can be kept so, there is no copy.
+	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)
 }
 
 // Policy decides. It is asked at every decision anew, so that a rule changed meanwhile holds.
