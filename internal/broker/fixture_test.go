@@ -218,7 +218,7 @@ func question(scopes []bailey.LeaseScope) bailey.Question {
 	return bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: bailey.NewReceiptID(), Principal: bailey.Principal{Agent: "a"}, Session: "s-1", Call: "git.push",
 		Manifest: "00", Impact: "mutating, irreversible", Resource: bailey.Target{Kind: "local"}, Dir: bailey.Shown{Text: "/w"}, Contents: bailey.NoContents,
-		Leases: scopes, Rules: []bailey.Rule{{ID: "r", Digest: "00"}}, Nonce: hex.EncodeToString(sum[:16]), AskedAt: time.Now(), Expires: time.Now().Add(time.Minute),
+		Leases: scopes, Rules: []bailey.Rule{{ID: "r", Digest: "00"}}, Nonce: hex.EncodeToString(sum[:16]), AskedAt: time.Now(), Expires: time.Now().Add(-time.Second), Until: time.Now().Add(time.Minute),
 	}
 }
 

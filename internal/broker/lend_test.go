@@ -169,7 +169,7 @@ func TestCheats(t *testing.T) {
 		"for another lease":             {with(signed("one", ada), func(l *bailey.Loan) { l.Wants = wants("two") }), `to lend "one"`},
 		"for one more":                  {with(signed("one", ada), func(l *bailey.Loan) { l.Wants = wants("one", "free") }), "names 1 leases"},
 		"for another variable":          {with(signed("one", ada), func(l *bailey.Loan) { l.Wants[0].Env = "X" }), `in "ONE_TOKEN"`},
-		"expired":                       {of(func(q *bailey.Question) { q.Expires = time.Now() }), "counted until"},
+		"expired":                       {of(func(q *bailey.Question) { q.Until = time.Now() }), "counted until"},
 		"another scope":                 {of(func(q *bailey.Question) { q.Leases[0].Scope = "look" }), "the broker's table says"},
 		"another adapter":               {of(func(q *bailey.Question) { q.Leases[0].Adapter = "env" }), "the broker's table says"},
 		"another time":                  {of(func(q *bailey.Question) { q.Leases[0].TTL = time.Hour }), "the broker's table says"},

@@ -51,8 +51,8 @@ func matches(q bailey.Question, a ask, entries []Entry, now time.Time) error {
 		return denied("", "the answer is about %s, and the call is of %s", q.Call, a.Capability)
 	case len(q.Leases) != len(a.Wants):
 		return denied("", "the answer names %d leases, and the call wants %d", len(q.Leases), len(a.Wants))
-	case !now.Before(q.Expires):
-		return denied("", "the answer counted until %s", q.Expires.UTC().Format(time.RFC3339))
+	case !now.Before(q.Until):
+		return denied("", "the answer counted until %s", q.Until.UTC().Format(time.RFC3339))
 	case len(q.Nonce) != 32 || strings.Trim(q.Nonce, "0123456789abcdef") != "":
 		return denied("", "the text has no nonce of 32 hexadecimal digits")
 	}
