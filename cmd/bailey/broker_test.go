@@ -272,3 +272,33 @@ func (b *brokered) ledgerText(t *testing.T) string {
 	}
 	return string(all)
 }
+
+// TestBrokerGuide runs the block of docs/broker.md as it stands.
+func TestBrokerGuide(t *testing.T) {
+	ktest.Require(t, "userns", "netns", "ssh-keygen")
+	text, err := os.ReadFile("../../docs/broker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```sh\n")
+	block, _, ok := strings.Cut(block, "```")
+	if !ok {
+		t.Fatal("the page has no block of sh")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir+"/", ".", "../bailey-broker").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command("sh", "-eu", "-c", block)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "BAILEY_HOME="+filepath.Join(dir, "home"), "HOME="+dir, "TMPDIR="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil && strings.Contains(string(out), "No user exists for uid") {
+		ktest.Missing(t, "account", err)
+	}
+	for _, want := range []string{"+ lease deploy: token of file", "lease registry: env REGISTRY_TOKEN, for read packages, 10m0s, no approval", "+ credentials come from the broker", "this wall is absent"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%v, no %q in\n%s", err, want, out)
+		}
+	}
+}

@@ -66,9 +66,9 @@ func child(t *testing.T, dir, step string, as *syscall.Credential, env ...string
 	return cmd
 }
 
-// TestKilledAtEveryStep: whenever the broker is killed, an answer is used once at most; and it is not lost where nothing
+// TestLentOnceAcrossKills: whenever the broker is killed, an answer is used once at most; and it is not lost where nothing
 // was noted.
-func TestKilledAtEveryStep(t *testing.T) {
+func TestLentOnceAcrossKills(t *testing.T) {
 	for step, want := range map[string]struct{ first, later int }{
 		"mint": {0, 1}, "write": {0, 1}, // nothing is on the disk: the answer counts after the restart
 		"sync": {0, 0}, // the line is written, and the value never left: nobody knows whether it did

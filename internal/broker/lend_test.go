@@ -213,8 +213,8 @@ func TestNonceOnce(t *testing.T) {
 	h.refused("the nonce again", loanOf(text, []string{ada.sign(text)}, "one"), bailey.Denied, "was used")
 }
 
-// TestRevokedApprover: whoever is taken out of the table counts no longer, not even with an answer given before.
-func TestRevokedApprover(t *testing.T) {
+// TestApproverTakenOut: whoever is taken out of the table counts no longer, not even with an answer given before.
+func TestApproverTakenOut(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
 	sig := bob.sign(text)
