@@ -81,7 +81,11 @@ func TestEndOfALoan(t *testing.T) {
 	m := newMintery()
 	m.until = time.Now().Add(time.Hour)
 	h := withMintery(t, m, "1h")
-	h.lend(loanOf("", nil, "free")).Return()
+	first := h.lend(loanOf("", nil, "free"))
+	if !strings.HasSuffix(first.IDs[0], "=mint-a"+SameUID) {
+		t.Errorf("the receipt would have %s", first.IDs[0])
+	}
+	first.Return()
 	if id := m.next(t); id != "mint-a" {
 		t.Errorf("%s was revoked", id)
 	}
