@@ -307,8 +307,11 @@ func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 		r.w.ttys++
 	}
 	if r.w.looking != nil && slices.Contains(r.job.Args, "--look") {
+		r.w.mu.Lock()
 		r.w.looked++
-		return r.w.looking(r.w.looked, r.job, s)
+		n := r.w.looked
+		r.w.mu.Unlock()
+		return r.w.looking(n, r.job, s)
 	}
 	if r.w.runErr != nil {
 		return bailey.Exit{}, r.w.runErr
@@ -319,7 +322,12 @@ func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	return r.w.run(lent, s)
 }
 
-func (r *fakeRun) Close() error { r.w.closed++; return nil }
+func (r *fakeRun) Close() error {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.closed++
+	return nil
+}
 
 func (w *world) EndSession(context.Context, bailey.SessionID) error { w.note("end runner"); return nil }
 

@@ -25,6 +25,8 @@ func freezing(t *testing.T, places ...string) (*world, bailey.Call, *bailey.Ques
 		return &bailey.Frozen{File: os.Stdin, Size: int64(len(p.Path)), SHA256: bailey.NewSecret("digest of " + p.Path)}, nil
 	}
 	w.looking = func(_ int, job bailey.Job, _ bailey.Streams) (bailey.Exit, error) {
+		w.mu.Lock() // command lines are run at once
+		defer w.mu.Unlock()
 		ran = append(ran, job)
 		return bailey.Exit{}, nil
 	}
