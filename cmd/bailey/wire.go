@@ -322,7 +322,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"search":     s.search,
 		keptLook:     s.keptSession,
 		"changes":    s.changes,
-		"status":     s.status,
+		"status":     s.status, nowLook: s.present,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget,

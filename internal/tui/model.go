@@ -1,0 +1,306 @@
+package tui
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"bailey"
+)
+
+// screen is a model of its own: what it shows, and what keys do there.
+type screen interface {
+	// lines are at most w cells wide where they can be; more of them than h are cut.
+	lines(m *Model, w, h int) []string
+	keys() string
+	// press takes a key by its name, with the text that it stands for.
+	press(m *Model, key, text string) tea.Cmd
+}
+
+// Model is the whole screen. Only the event loop touches it.
+type Model struct {
+	c    Config
+	ctx  context.Context
+	ink  ink
+	w, h int
+
+	tab      int // in tabs
+	inbox    inbox
+	live     live
+	receipts receipts
+	grants   grants
+	stop     stop
+	over     []screen // what was opened on top, the last in sight
+	dialog   *dialog  // takes the keys while it is there
+	prompt   *prompt  // the same
+	help     bool
+
+	now    Now
+	known  map[bailey.ApprovalID]bool // rang for; nil before the first look
+	before []Question                 // seen whole, the last at the end, for comparing
+	said   string                     // what became of something, or what is new
+	fault  error                      // why nothing can be seen
+}
+
+// New returns a model that has not looked yet.
+func New(ctx context.Context, c Config) *Model {
+	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24}
+}
+
+// names of the tabs, in order.
+var tabs = [...]string{"inbox", "live", "receipts", "grants", "stop"}
+
+func (m *Model) screens() [len(tabs)]screen {
+	return [...]screen{&m.inbox, &m.live, &m.receipts, &m.grants, &m.stop}
+}
+
+// top is the screen in sight.
+func (m *Model) top() screen {
+	if len(m.over) > 0 {
+		return m.over[len(m.over)-1]
+	}
+	return m.screens()[m.tab]
+}
+
+type (
+	nowMsg struct {
+		now Now
+		err error
+	}
+	tickMsg     struct{}
+	questionMsg struct {
+		q    Question
+		last *Question
+		err  error
+	}
+	signedMsg struct {
+		q         Question
+		signature string
+		err       error
+	}
+	doneMsg struct {
+		words string
+		err   error
+	}
+)
+
+// Init looks for the first time.
+func (m *Model) Init() tea.Cmd { return m.look() }
+
+// Update takes one message.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.w, m.h = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		return m, m.press(msg.String(), msg.Text)
+	case tea.PasteMsg:
+		if m.prompt != nil && m.dialog == nil {
+			m.prompt.add(msg.Content)
+		}
+	case tickMsg:
+		return m, m.look()
+	case nowMsg:
+		return m, tea.Batch(m.took(msg), tea.Tick(m.c.every(), func(time.Time) tea.Msg { return tickMsg{} }))
+	case onceMsg:
+		return m, m.took(nowMsg(msg))
+	case questionMsg:
+		m.opened(msg)
+	case receiptsMsg:
+		m.receipts.set(msg)
+	case receiptMsg:
+		m.show(&page{title: "Receipt " + string(msg.id), body: msg.lines}, msg.err)
+	case verdictMsg:
+		title := "The ledger holds"
+		if !msg.v.OK {
+			title = "THE LEDGER DOES NOT HOLD"
+		}
+		m.show(&page{title: title, body: msg.v.Lines, bad: !msg.v.OK}, msg.err)
+	case grantsMsg:
+		m.grants.set(msg)
+	case signedMsg:
+		return m, m.signed(msg)
+	case doneMsg:
+		return m, m.done(msg)
+	}
+	return m, nil
+}
+
+// ctxCmd does something that takes time, beside the loop.
+func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
+	ctx := m.ctx
+	return func() tea.Msg { return do(ctx) }
+}
+
+func (m *Model) look() tea.Cmd {
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		now, err := m.c.Look.Now(ctx)
+		return nowMsg{now, err}
+	})
+}
+
+// took takes what a look saw, and rings once for each question that was not there before.
+func (m *Model) took(msg nowMsg) tea.Cmd {
+	if m.fault = msg.err; msg.err != nil {
+		return nil
+	}
+	m.now = msg.now
+	m.inbox.set(msg.now.Questions)
+	for _, s := range m.over {
+		if q, ok := s.(*question); ok {
+			q.refresh(msg.now.Questions)
+		}
+	}
+	first, fresh := m.known == nil, []Question{}
+	known := map[bailey.ApprovalID]bool{}
+	for _, q := range msg.now.Questions {
+		if known[q.ID] = true; !first && !m.known[q.ID] {
+			fresh = append(fresh, q)
+		}
+	}
+	m.known = known
+	if len(fresh) == 0 {
+		return nil
+	}
+	m.say("new: " + string(fresh[0].Call) + " by " + fresh[0].Agent + ", in the inbox")
+	return tea.Raw("\a")
+}
+
+// open fetches a question whole, and the one that was asked about the same before.
+func (m *Model) open(id bailey.ApprovalID) tea.Cmd {
+	last, fetch := m.lastBefore(id)
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		q, err := m.c.Look.Question(ctx, id)
+		if err == nil && last == nil && fetch != "" {
+			if l, err := m.c.Look.Question(ctx, fetch); err == nil { // it may just have ended: then there is nothing to compare with
+				last = &l
+			}
+		}
+		return questionMsg{q, last, err}
+	})
+}
+
+// lastBefore is the question about the same capability of the same agent that was asked last before one, as far as this
+// program has seen it: whole, or by its id as long as it is open.
+func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.ApprovalID) {
+	n := slices.IndexFunc(m.now.Questions, func(q Question) bool { return q.ID == id })
+	if n < 0 {
+		return nil, ""
+	}
+	q := m.now.Questions[n]
+	var at time.Time
+	earlier := func(o Question) bool {
+		return o.ID != q.ID && o.Call == q.Call && o.Agent == q.Agent && o.AskedAt.Before(q.AskedAt) && o.AskedAt.After(at)
+	}
+	for _, o := range m.now.Questions {
+		if earlier(o) {
+			open, at = o.ID, o.AskedAt
+		}
+	}
+	for i, o := range m.before {
+		if earlier(o) || o.ID == open {
+			whole, at = &m.before[i], o.AskedAt
+		}
+	}
+	return whole, open
+}
+
+// mostRemembered bounds how many questions are kept for comparing.
+const mostRemembered = 64
+
+// opened shows a question in place of another that is open on top: going through alike ones leaves no pile.
+func (m *Model) opened(msg questionMsg) {
+	if msg.err == nil {
+		m.before = slices.DeleteFunc(m.before, func(q Question) bool { return q.ID == msg.q.ID })
+		if m.before = append(m.before, msg.q); len(m.before) > mostRemembered {
+			m.before = slices.Delete(m.before, 0, 1)
+		}
+		if n := len(m.over); n > 0 {
+			if _, ok := m.over[n-1].(*question); ok {
+				m.over = m.over[:n-1]
+			}
+		}
+	}
+	m.show(&question{q: msg.q, last: msg.last}, msg.err)
+}
+
+// show puts a screen on top, or says why not.
+func (m *Model) show(s screen, err error) {
+	if err != nil {
+		m.say(inWords(err))
+		return
+	}
+	m.said = ""
+	m.over = append(m.over, s)
+}
+
+func (m *Model) say(words string) { m.said = words }
+
+// ask opens a dialog. Its time begins now.
+func (m *Model) ask(d *dialog) tea.Cmd {
+	d.last = m.c.now()
+	m.dialog = d
+	return nil
+}
+
+// act does what a person said, once.
+func (m *Model) act(do func(context.Context) (string, error)) tea.Cmd {
+	m.say("telling the gateway…")
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		words, err := do(ctx)
+		return doneMsg{words, err}
+	})
+}
+
+// signed answers with the signature.
+func (m *Model) signed(msg signedMsg) tea.Cmd {
+	if msg.err != nil {
+		return m.done(doneMsg{"", msg.err})
+	}
+	return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
+}
+
+// done says what became of an act, and looks anew.
+func (m *Model) done(msg doneMsg) tea.Cmd {
+	m.say(msg.words)
+	if msg.err != nil {
+		m.say(inWords(msg.err))
+	}
+	if n := len(m.over); n > 0 {
+		if q, ok := m.over[n-1].(*question); ok && q.sent {
+			if q.sent = false; msg.err == nil {
+				m.over = m.over[:n-1]
+			}
+		}
+	}
+	cmds := []tea.Cmd{m.lookOnce()}
+	if m.grants.loaded {
+		cmds = append(cmds, m.grants.load(m))
+	}
+	return tea.Batch(cmds...)
+}
+
+// onceMsg is a look beside those of the clock.
+type onceMsg nowMsg
+
+func (m *Model) lookOnce() tea.Cmd {
+	look := m.look()
+	return func() tea.Msg { return onceMsg(look().(nowMsg)) }
+}
+
+// inWords is an error as a person reads it, with its cure.
+func inWords(err error) string {
+	if hint := bailey.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+func complaint(i ink, err error, w int) (lines []string) {
+	for _, piece := range prose(seen(inWords(err)), w) {
+		lines = append(lines, i.bad(piece))
+	}
+	return lines
+}
