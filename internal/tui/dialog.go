@@ -45,7 +45,13 @@ func (d *dialog) lines(i ink, w int) []string {
 	if d.yes {
 		no, yes = "   No ", "▸ "+i.reverse(" Yes ")
 	}
-	out := []string{i.faint(strings.Repeat("─", max(0, w))), i.bold(seen(d.title)), no + "   " + yes}
+	out := []string{i.faint(strings.Repeat("─", max(0, w)))}
+	for n, piece := range prose(seen(d.title), w) {
+		if n < 3 { // whatever it is called, the choice stays in sight
+			out = append(out, i.bold(piece))
+		}
+	}
+	out = append(out, no+"   "+yes)
 	for _, s := range d.details {
 		out = append(out, prose(seen(s), w)...)
 	}
@@ -88,7 +94,10 @@ func (p *prompt) add(text string) {
 }
 
 func (p *prompt) lines(i ink, w int) []string {
-	out := []string{i.faint(strings.Repeat("─", max(0, w))), i.bold(seen(p.title))}
+	out := []string{i.faint(strings.Repeat("─", max(0, w)))}
+	for _, piece := range prose(seen(p.title), w) {
+		out = append(out, i.bold(piece))
+	}
 	out = append(out, fold("› "+seen(p.text)+"▏", w)...)
 	return append(out, i.faint("Enter goes on · Escape leaves it"))
 }

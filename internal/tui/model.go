@@ -42,11 +42,14 @@ type Model struct {
 	before []Question                 // seen whole, the last at the end, for comparing
 	said   string                     // what became of something, or what is new
 	fault  error                      // why nothing can be seen
+
+	// lend gives the terminal to something until it is done.
+	lend func(run tea.ExecCommand, then tea.ExecCallback) tea.Cmd
 }
 
 // New returns a model that has not looked yet.
 func New(ctx context.Context, c Config) *Model {
-	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24}
+	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24, lend: tea.Exec}
 }
 
 // names of the tabs, in order.
@@ -103,7 +106,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		return m, m.look()
 	case nowMsg:
-		return m, tea.Batch(m.took(msg), tea.Tick(m.c.every(), func(time.Time) tea.Msg { return tickMsg{} }))
+		return m, tea.Batch(m.took(msg), m.tick())
 	case onceMsg:
 		return m, m.took(nowMsg(msg))
 	case questionMsg:
@@ -132,6 +135,14 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
 	ctx := m.ctx
 	return func() tea.Msg { return do(ctx) }
+}
+
+// tick looks again after a while. The next is set when a look has come back, so that they never pile up.
+func (m *Model) tick() tea.Cmd {
+	if m.c.Every < 0 {
+		return nil
+	}
+	return tea.Tick(m.c.every(), func(time.Time) tea.Msg { return tickMsg{} })
 }
 
 func (m *Model) look() tea.Cmd {

@@ -3,7 +3,7 @@ package tui
 // pane scrolls over lines. Its zero value is at their top.
 type pane struct {
 	top, height int // height of the last view
-	reached     int // the furthest line that was shown, counted from 1
+	reached     int // how many lines were shown, from the top on without a gap
 }
 
 // view returns the lines that are in sight: at most h.
@@ -12,7 +12,9 @@ func (p *pane) view(lines []string, h int) []string {
 	p.height = h
 	p.top = max(0, min(p.top, len(lines)-h))
 	end := min(len(lines), p.top+h)
-	p.reached = max(p.reached, end)
+	if p.top <= p.reached {
+		p.reached = max(p.reached, end)
+	}
 	return lines[p.top:end]
 }
 

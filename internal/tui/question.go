@@ -153,11 +153,15 @@ const mostReason = 400
 
 // grant asks whether to. What it answers is the question as it stands here, by its digest.
 func (s *question) grant(m *Model) *dialog {
+	want := bailey.Combine(s.q.Rules)
 	how := "Your answer is not signed: it counts as local."
-	if m.c.Sign != nil {
+	switch {
+	case m.c.Sign != nil:
 		how = "You sign with " + m.c.Key + ": ssh-keygen asks for what it needs."
+	case !bailey.Local.Meets(want.Level):
+		how = "Your answer is not signed, and less than it wants: bailey tui --key FILE signs."
 	}
-	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?", details: []string{how, "It wants " + wanted(bailey.Combine(s.q.Rules)) + "."}}
+	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?", details: []string{how, "It wants " + wanted(want) + "."}}
 	if unseen := s.unseen(); unseen > 0 {
 		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d lines are further down.", unseen)}, d.details...)
 	}
@@ -195,5 +199,5 @@ func (signing) SetStderr(io.Writer) {}
 func (m *Model) sign(q Question) tea.Cmd {
 	var signature string
 	run := signing(func() (err error) { signature, err = m.c.Sign(m.ctx, q.Text); return err })
-	return tea.Exec(run, func(err error) tea.Msg { return signedMsg{q, signature, err} })
+	return m.lend(run, func(err error) tea.Msg { return signedMsg{q, signature, err} })
 }

@@ -111,7 +111,7 @@ type Config struct {
 	Color bool             // else words and attributes alone
 	Yes   bool             // Plain: what is asked for is not asked about again
 	Clock func() time.Time // nil is time.Now
-	Every time.Duration    // between two looks; 0 is a second
+	Every time.Duration    // between two looks; 0 is a second, less than that is never
 }
 
 func (c Config) now() time.Time {

@@ -20,7 +20,7 @@ func (m *Model) frame() []string {
 	switch {
 	case h < 4: // no room for more than the matter itself
 		head, foot = nil, m.overlay(w)
-	case h < 8 && m.dialog == nil && m.prompt == nil:
+	case h < 6 && m.dialog == nil && m.prompt == nil:
 		foot = nil
 	}
 	if len(foot) > h && len(foot) > 2 {
@@ -65,8 +65,14 @@ func (m *Model) head(w int) []string {
 			lines = append(lines, m.ink.warn("» ")+m.ink.bold(piece))
 		}
 	}
+	if m.h < roomy {
+		return lines
+	}
 	return append(lines, "")
 }
+
+// roomy is a height from which blank lines may stand between head, matter and foot.
+const roomy = 12
 
 // tabsLine has all tabs, or only the one in sight where there is little room.
 func (m *Model) tabsLine(w int) string {
@@ -109,7 +115,12 @@ func (m *Model) foot(w int) []string {
 	if m.help {
 		keys = "any key goes back"
 	}
-	return []string{"", m.ink.faint(cut(keys+" · ? help · q back", w))}
+	const always = " · ? help · q back"
+	line := m.ink.faint(cut(keys, w-width(always)) + always)
+	if m.h < roomy {
+		return []string{line}
+	}
+	return []string{"", line}
 }
 
 func (m *Model) overlay(w int) []string {

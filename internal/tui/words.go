@@ -13,6 +13,7 @@ type field struct {
 	label, text string
 	tone        tone
 	fleeting    bool // differs from question to question, whatever is asked
+	ours        bool // words of Bailey's own: they break between words
 }
 
 // tone is what a field is to whoever reads it.
@@ -34,14 +35,14 @@ func (q Question) fields(now time.Time) []field {
 		{label: "reads", text: commandLine(q.Argv), tone: strong},
 	}
 	out = append(out, rules(q.Rules)...)
-	out = append(out, field{label: "wants", text: wanted(bailey.Combine(q.Rules))})
+	out = append(out, field{label: "wants", text: wanted(bailey.Combine(q.Rules)), ours: true})
 	for _, a := range q.Answers {
 		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has granted it (%s)", a.Name, a.Level), fleeting: true})
 	}
 	if q.Contents == bailey.NotBound {
-		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning})
+		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
 	}
-	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true})
+	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true, ours: true})
 	out = append(out, previewed(q.Preview)...)
 	out = append(out, q.given()...)
 	out = append(out, q.ground()...)
@@ -217,7 +218,11 @@ func written(i ink, fields []field, w int) (lines []string) {
 		if text == "" {
 			text = "(none)"
 		}
-		for n, piece := range fold(text, room) {
+		pieces := fold(text, room)
+		if f.ours {
+			pieces = prose(text, room)
+		}
+		for n, piece := range pieces {
 			head := indent
 			if n == 0 && w >= 40 {
 				head = i.label(pad(f.label, labelWidth))
