@@ -160,8 +160,8 @@ func (s *plainScreen) sure(ctx context.Context, question string) bool {
 	if s.c.Yes {
 		return true
 	}
-	s.line("%s Type yes and Enter; anything else is no.", question)
 	asked := s.c.now()
+	s.line("%s Type yes and Enter; anything else is no.", question)
 	said, ok := s.hear(ctx)
 	switch {
 	case !ok:
