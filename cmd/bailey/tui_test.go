@@ -37,14 +37,14 @@ func (y *yard) window(env string, args ...string) *window {
 		os.RemoveAll(dir)
 	})
 	run := fmt.Sprintf("sleep 0.2; cd '%s'; %s '%s' %s; echo left with $?; exec sleep 600", y.repo, env, y.program, strings.Join(args, " "))
-	y.must("tmux", "-S", w.socket, "-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "sh", "-c", run)
+	w.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "sh", "-c", run)
 	w.tmux("pipe-pane", "cat >"+w.raw)
 	return w
 }
 
 func (w *window) tmux(args ...string) string {
 	w.y.t.Helper()
-	return w.y.must("tmux", append([]string{"-S", w.socket}, args...)...)
+	return w.y.must("env", append([]string{"LC_ALL=C.UTF-8", "tmux", "-u", "-S", w.socket}, args...)...)
 }
 
 func (w *window) text() string { return w.tmux("capture-pane", "-p") }

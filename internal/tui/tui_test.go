@@ -2,6 +2,8 @@ package tui
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +18,12 @@ import (
 // noon is when everything is in these tests.
 var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
+// sum is a digest of something.
+func sum(s string) string {
+	d := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(d[:])
+}
+
 func shown(s string) bailey.Shown { return bailey.Shown{Text: s} }
 
 // push is a question with something in every place.
@@ -23,17 +31,17 @@ func push(id, branch string, asked time.Time) Question {
 	q := Question{
 		Agent: "claude", Given: " branch=" + branch + " repo=.", Waits: true,
 		Question: bailey.Question{
-			ID: bailey.ApprovalID(id), Receipt: "r-06h0receipt", Principal: bailey.Principal{Agent: "claude", Person: "ada", Roles: []string{"dev"}}, Session: "s-06h0session",
-			Call: "git.push", Manifest: strings.Repeat("0a", 32), Impact: "mutating, irreversible",
+			ID: bailey.ApprovalID(id), Receipt: "r-06h06hbx3tngz3vfz8mqcwek7w", Principal: bailey.Principal{Agent: "claude", Person: "ada", Roles: []string{"dev"}}, Session: "s-06h06hbx3v2xvyrd80h82fz0rc",
+			Call: "git.push", Manifest: sum("manifest"), Impact: "mutating, irreversible",
 			Inputs:   []bailey.Input{{Name: "branch", Shown: shown(`"` + branch + `"`)}, {Name: "repo", Shown: shown(`"."`)}},
 			Resource: bailey.Target{Kind: "local"}, Argv: []bailey.Shown{shown("git"), shown("push"), shown("origin"), shown(branch)},
 			Dir: shown("/home/ada/project"), Contents: bailey.NotBound,
 			Files:   []bailey.FrozenFile{{Input: "notes", Size: 812}},
 			Preview: bailey.Preview{Argv: []bailey.Shown{shown("git"), shown("log"), shown("--oneline")}, Output: shown("4c1f9d2 parser: refuse a second key\n\tby Ada\n")},
 			Leases:  []bailey.LeaseScope{{Name: "forge", Env: "GIT_TOKEN", Adapter: "file", Scope: "push to project", TTL: 15 * time.Minute}},
-			Binary:  shown("/usr/bin/git"), BinaryDigest: strings.Repeat("0b", 32), Cage: "full", Plan: shown(strings.Repeat("0c", 32)), EnvNames: []string{"HOME", "PATH"},
-			Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Digest: strings.Repeat("0d", 32), Reason: "what is pushed to main is released", Role: "release", Level: bailey.SignedSoftware, Count: 2, TTL: 10 * time.Minute}},
-			Nonce: strings.Repeat("0e", 16), AskedAt: asked, Expires: asked.Add(10 * time.Minute), Text: "bailey approval 1\nquestion \"" + id + "\"\nend\n", Digest: strings.Repeat("0f", 32),
+			Binary:  shown("/usr/bin/git"), BinaryDigest: sum("git"), Cage: "full", Plan: shown(sum("plan")), EnvNames: []string{"HOME", "PATH"},
+			Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Digest: sum("rule"), Reason: "what is pushed to main is released", Role: "release", Level: bailey.SignedSoftware, Count: 2, TTL: 10 * time.Minute}},
+			Nonce: sum("nonce")[:32], AskedAt: asked, Expires: asked.Add(10 * time.Minute), Text: "bailey approval 1\nquestion \"" + id + "\"\nend\n", Digest: sum(id),
 			Alike: "push " + branch,
 		},
 	}
@@ -49,7 +57,7 @@ type world struct {
 }
 
 func (w *world) Now(context.Context) (Now, error) {
-	calls := []Call{{Receipt: "r-06h0live", Capability: "make.run", Agent: "claude", Door: "mcp", Session: "s-06h0session", Since: noon.Add(-83 * time.Second)}}
+	calls := []Call{{Receipt: "r-06h06jz1c4m8n2q6s0v3x7b5dg", Capability: "make.run", Agent: "claude", Door: "mcp", Session: "s-06h06hbx3v2xvyrd80h82fz0rc", Since: noon.Add(-83 * time.Second)}}
 	return Now{Questions: slices.Clone(w.questions), Calls: calls, Killed: w.killed}, w.fault
 }
 
@@ -71,7 +79,7 @@ func (w *world) Receipts(_ context.Context, words string, before uint64) (Receip
 		{Capability: "git.commit", Status: "ok", Why: "project-writes"}, {Capability: "git.push", Status: "denied", Why: "not on a Friday"},
 		{Capability: "git.status", Status: "ok", Why: "look"},
 	} {
-		r.ID, r.Agent, r.Started = bailey.ReceiptID(fmt.Sprintf("r-06h0receipt%d", int(before)+n)), "claude", noon.Add(-time.Duration(int(before)+n)*time.Minute)
+		r.ID, r.Agent, r.Started = bailey.ReceiptID(fmt.Sprintf("r-06h06hbx3tngz3vfz8mqcwek%dw", int(before)+n)), "claude", noon.Add(-time.Duration(int(before)+n)*time.Minute)
 		page.Rows = append(page.Rows, r)
 	}
 	return page, nil
@@ -86,7 +94,7 @@ func (w *world) Verify(context.Context) (Verdict, error) {
 }
 
 func (w *world) Grants(context.Context) ([]Grant, error) {
-	return []Grant{{ID: "g-06h0grant", Capability: "git.commit", Agent: "claude", Person: "ada", Rules: []string{"commits-ask"}, Until: noon.Add(time.Hour), By: "ada", Level: bailey.SignedTouch}}, nil
+	return []Grant{{ID: "g-06h06k2a0d3w6y8p1r5t7v9x0b", Capability: "git.commit", Agent: "claude", Person: "ada", Rules: []string{"commits-ask"}, Until: noon.Add(time.Hour), By: "ada", Level: bailey.SignedTouch}}, nil
 }
 
 func (w *world) did(s string) (string, error) { w.done = append(w.done, s); return "done: " + s, nil }
@@ -319,7 +327,7 @@ func TestOtherActs(t *testing.T) {
 	s.keys("4", "x", "enter", "x", "y")
 	s.keys("!", "o", "f", "f", "enter", "esc", "!", "o", "f", "f", "enter", "y")
 	s.keys("5", "u", "enter", "u", "y")
-	s.want(t, "deny a-1 no!", "revoke g-06h0grant", "kill off", "resume")
+	s.want(t, "deny a-1 no!", "revoke g-06h06k2a0d3w6y8p1r5t7v9x0b", "kill off", "resume")
 	s.fault = bailey.Unavailable
 	s.tick()
 	s.keys("r")
@@ -378,7 +386,7 @@ func TestReceipts(t *testing.T) {
 	see("not on a Friday", "3")
 	see("11:57:00", "n")
 	see("12:00:00", "p")
-	see("Receipt r-06h0receipt1", "down", "enter")
+	see("Receipt r-06h06hbx3tngz3vfz8mqcwek1w", "down", "enter")
 	see("The ledger holds", "esc", "v")
 	see("search: git", "esc", "/", "g", "i", "t", "enter")
 	see("no search knows bad; say another", "/", "ctrl+u", "b", "a", "d", "=", "enter")

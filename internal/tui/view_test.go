@@ -144,7 +144,7 @@ func TestFieldsAreAll(t *testing.T) {
 	for _, want := range []string{"git.push", "claude, for ada, as dev", "irreversible", "git push origin main", "main-asks: what is pushed to main is released", q.Rules[0].Digest, "push.cedar:3",
 		"2 answers, of as many people, each by somebody with release, at least signed-software, within 10m", "bob has granted it (signed-touch)", "NOT BOUND", "in 10m (2026-11-03T12:10:00Z)",
 		"git log --oneline", "│ 4c1f9d2 parser: refuse a second key", "argument 3: main", `branch = "main"`, "notes: 812 bytes", "/home/ada/project", "local",
-		"forge as GIT_TOKEN, from file: push to project, for 15m", "/usr/bin/git " + q.BinaryDigest, "full " + q.Plan.Text, "HOME PATH", q.Manifest, "s-06h0session", "2026-11-03T12:00:00Z", "r-06h0receipt",
+		"forge as GIT_TOKEN, from file: push to project, for 15m", "/usr/bin/git " + q.BinaryDigest, "full " + q.Plan.Text, "HOME PATH", q.Manifest, "s-06h06hbx3v2xvyrd80h82fz0rc", "2026-11-03T12:00:00Z", "r-06h06hbx3tngz3vfz8mqcwek7w",
 		q.Nonce, "a-1", q.Digest} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%q is not said in\n%s", want, all.String())
@@ -172,10 +172,10 @@ var scenes = []struct {
 }
 
 func scene(t *testing.T, color bool, w, h int, keys []string) *table {
-	commit := push("a-06h0commit", "topic", noon.Add(-4*time.Minute))
+	commit := push("a-06h06hbx6r51zer8sh6yy6t81g", "topic", noon.Add(-4*time.Minute))
 	commit.Call, commit.Alike, commit.Given, commit.Waits = "git.commit", "commit", ` message="parser: refuse a second key" repo=.`, false
 	s := sit(t, func(c *Config) { c.Color = color },
-		push("a-06h0first", "side", noon.Add(-3*time.Minute)), push("a-06h0second", "main", noon.Add(-2*time.Minute)), push("a-06h0third", "main", noon.Add(-time.Minute)), commit)
+		push("a-06h06hbx6r51zer8sh6yy6t82g", "side", noon.Add(-3*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t83g", "main", noon.Add(-2*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t84g", "main", noon.Add(-time.Minute)), commit)
 	s.size(w, h)
 	s.keys(keys...)
 	s.at = noon.Add(10 * time.Second)
