@@ -86,6 +86,9 @@ func draw(b *strings.Builder, x, y int, run string, a appearance) {
 	if a == (appearance{}) && strings.TrimSpace(run) == "" {
 		return
 	}
+	if rest := strings.TrimLeft(run, " "); !a.reverse {
+		x, run = x+len(run)-len(rest), rest
+	}
 	color, weight := fore, ""
 	if a.color != "" {
 		color = a.color

@@ -119,8 +119,9 @@ func (s *question) whole(m *Model, w int) (lines []string) {
 		}
 		return lines
 	}
-	lines = append(lines, written(m.ink, s.q.fields(m.c.now()), w)...)
-	return append(lines, s.since(m, w)...)
+	lines = append(lines, written(m.ink, s.q.deciding(m.c.now()), w)...)
+	lines = append(lines, s.since(m, w)...)
+	return append(lines, written(m.ink, s.q.details(), w)...)
 }
 
 // since shows how the question differs from the one before.
@@ -131,7 +132,7 @@ func (s *question) since(m *Model, w int) []string {
 	out := []string{"", m.ink.bold("Since the last question about it, " + string(s.last.ID) + ":")}
 	changed := difference(s.last.lasting(), s.q.lasting())
 	if len(changed) == 0 {
-		return append(out, "  nothing but the time, or the session, is different")
+		return append(out, "  nothing but the time, or the session, is different", "")
 	}
 	for _, line := range changed {
 		paint := m.ink.good
@@ -145,7 +146,7 @@ func (s *question) since(m *Model, w int) []string {
 			out = append(out, "  "+paint(piece))
 		}
 	}
-	return out
+	return append(out, "")
 }
 
 // mostReason bounds a reason in bytes, as the gateway does.

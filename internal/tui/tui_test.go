@@ -112,8 +112,9 @@ func (w *world) Revoke(_ context.Context, id bailey.GrantID) (string, error) {
 }
 
 func (w *world) Kill(_ context.Context, reason string) (string, error) {
-	w.killed = "everything is stopped since noon: " + reason
-	return w.did("kill " + reason)
+	w.killed = "everything is stopped since 2026-11-03T12:00:00Z by ada: " + reason + "; bailey resume carries calls again"
+	_, err := w.did("kill " + reason)
+	return "stopped: 1 call ended", err
 }
 
 func (w *world) Resume(context.Context) (string, error) { w.killed = ""; return w.did("resume") }

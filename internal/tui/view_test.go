@@ -166,16 +166,18 @@ var scenes = []struct {
 	{"verified", []string{"3", "v"}},
 	{"grants", []string{"4"}},
 	{"revoke", []string{"4", "x"}},
-	{"stop", []string{"!", "o", "f", "f"}},
-	{"stopped", []string{"!", "o", "f", "f", "enter", "y"}},
+	{"stop", spelt("!it deletes what it should not")},
+	{"stopped", append(spelt("!it deletes what it should not"), "enter", "y")},
 	{"help", []string{"?"}},
 }
+
+func spelt(keys string) []string { return strings.Split(keys, "") }
 
 func scene(t *testing.T, color bool, w, h int, keys []string) *table {
 	commit := push("a-06h06hbx6r51zer8sh6yy6t81g", "topic", noon.Add(-4*time.Minute))
 	commit.Call, commit.Alike, commit.Given, commit.Waits = "git.commit", "commit", ` message="parser: refuse a second key" repo=.`, false
 	s := sit(t, func(c *Config) { c.Color = color },
-		push("a-06h06hbx6r51zer8sh6yy6t82g", "side", noon.Add(-3*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t83g", "main", noon.Add(-2*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t84g", "main", noon.Add(-time.Minute)), commit)
+		push("a-06h06hbx6r51zer8sh6yy6t82g", "main", noon.Add(-3*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t83g", "side", noon.Add(-2*time.Minute)), push("a-06h06hbx6r51zer8sh6yy6t84g", "main", noon.Add(-time.Minute)), commit)
 	s.size(w, h)
 	s.keys(keys...)
 	s.at = noon.Add(10 * time.Second)

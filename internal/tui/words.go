@@ -27,7 +27,10 @@ const (
 
 // fields are all that a question says, what decides first. Everything but what is marked so is in the text that an answer
 // binds.
-func (q Question) fields(now time.Time) []field {
+func (q Question) fields(now time.Time) []field { return append(q.deciding(now), q.details()...) }
+
+// deciding are the fields that an answer mostly hangs on.
+func (q Question) deciding(now time.Time) []field {
 	out := []field{
 		{label: "call", text: string(q.Call), tone: strong},
 		{label: "by", text: principal(q.Principal)},
@@ -43,10 +46,11 @@ func (q Question) fields(now time.Time) []field {
 		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
 	}
 	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true, ours: true})
-	out = append(out, previewed(q.Preview)...)
-	out = append(out, q.given()...)
-	out = append(out, q.ground()...)
-	return append(out,
+	return append(out, previewed(q.Preview)...)
+}
+
+func (q Question) details() []field {
+	return append(append(q.given(), q.ground()...),
 		field{label: "session", text: session(q.Session), fleeting: true},
 		field{label: "asked", text: q.AskedAt.UTC().Format(time.RFC3339), fleeting: true},
 		field{label: "receipt", text: string(q.Receipt), fleeting: true},
