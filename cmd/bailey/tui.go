@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,10 @@ are words. Every dialog begins at No.`,
 			if plain {
 				return tui.Plain(cmd.Context(), conf, a.stdin, a.stdout)
 			}
-			return tui.Run(cmd.Context(), conf, os.Stdin, os.Stdout)
+			// Ctrl-C is a key there; the signal is for ssh-keygen while that has the terminal.
+			ctx, stop := untilSignal(context.WithoutCancel(cmd.Context()), syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			return tui.Run(ctx, conf, os.Stdin, os.Stdout)
 		},
 	}
 	f := cmd.Flags()

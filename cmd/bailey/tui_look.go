@@ -101,7 +101,7 @@ func (d *tuiDesk) Question(ctx context.Context, id bailey.ApprovalID) (tui.Quest
 			bound.Rules[i].Source = o.Rules[i].Source
 		}
 	}
-	q.Question = bound
+	q.Question, q.Agent = bound, bound.Principal.Agent
 	return q, nil
 }
 

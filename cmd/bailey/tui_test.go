@@ -36,7 +36,7 @@ func (y *yard) window(env string, args ...string) *window {
 		y.command("tmux", "-S", w.socket, "kill-server").Run()
 		os.RemoveAll(dir)
 	})
-	run := fmt.Sprintf("sleep 0.2; cd '%s'; %s '%s' %s; echo left with $?; exec sleep 600", y.repo, env, y.program, strings.Join(args, " "))
+	run := fmt.Sprintf("trap : INT; sleep 0.2; cd '%s'; %s '%s' %s; echo left with $?; exec sleep 600", y.repo, env, y.program, strings.Join(args, " "))
 	w.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "sh", "-c", run)
 	w.tmux("pipe-pane", "cat >"+w.raw)
 	return w
@@ -202,8 +202,12 @@ func TestScreenSigns(t *testing.T) {
 	w.sees("each by somebody with sre")
 	w.answer("g", "You sign with", "y")
 	w.sees("passphrase")
+	w.keys("C-c") // of that alone
+	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
+	w.answer("g", "You sign with", "y")
+	w.sees("passphrase")
 	w.keys("wrong", "Enter")
-	w.sees("ssh-keygen did not sign")
+	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	if y.open() != 1 {
 		t.Fatal("granted without a signature")
 	}

@@ -252,7 +252,7 @@ func (m *Model) say(words string) { m.said = words }
 // ask opens a dialog. Its time begins now.
 func (m *Model) ask(d *dialog) tea.Cmd {
 	d.last = m.c.now()
-	m.dialog = d
+	m.dialog, m.said = d, ""
 	return nil
 }
 
