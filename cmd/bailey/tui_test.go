@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -223,6 +224,39 @@ func TestScreenSigns(t *testing.T) {
 	}
 	w.keys("C-c")
 	w.sees("left with 0")
+}
+
+// program is the bailey that runs in the window.
+func (w *window) program() process {
+	w.y.t.Helper()
+	shell, err := strconv.Atoi(strings.TrimSpace(w.tmux("list-panes", "-F", "#{pane_pid}")))
+	if err != nil {
+		w.y.t.Fatal(err)
+	}
+	for _, p := range below(w.y.t, shell) {
+		if p.name == "bailey" {
+			return p
+		}
+	}
+	w.y.t.Fatal("no bailey in the window")
+	return process{}
+}
+
+// TestScreenEnds: a signal leaves the terminal as it was, and a terminal that is gone ends the program.
+func TestScreenEnds(t *testing.T) {
+	y := newYard(t)
+	w := y.window("", "tui")
+	w.sees("[1 inbox]")
+	if err := syscall.Kill(w.program().pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.sees("left with 143")
+	w.misses("[1 inbox]")
+	w = y.window("", "tui")
+	w.sees("[1 inbox]")
+	program := w.program()
+	w.tmux("kill-server")
+	y.await("the program to end with its terminal", func() bool { return len(survivors(t, []process{program})) == 0 })
 }
 
 // TestScreenWithoutGateway: a gateway that ended is said, and r starts another.
