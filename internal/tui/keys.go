@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press gives a key to what is in front: dialog, prompt, help, the screen on top, and last what holds everywhere.
+// press gives a key to what is in front: dialog, prompt, the screen on top, and last what holds everywhere.
 func (m *Model) press(key, text string) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
@@ -16,9 +16,6 @@ func (m *Model) press(key, text string) tea.Cmd {
 		return m.pressDialog(key)
 	case m.prompt != nil:
 		return m.pressPrompt(key, text)
-	case m.help:
-		m.help = false
-		return nil
 	}
 	if cmd, ok := m.pressAnywhere(key); ok {
 		return cmd
@@ -54,7 +51,9 @@ func (m *Model) pressPrompt(key, text string) tea.Cmd {
 func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	switch key {
 	case "?":
-		m.help = true
+		if p, ok := m.top().(*page); !ok || p.title != helpTitle {
+			m.show(&page{title: helpTitle, body: helpLines}, nil)
+		}
 	case "!":
 		if m.now.Killed != "" {
 			return m.turn(len(tabs) - 1), true
@@ -109,6 +108,8 @@ func (m *Model) again() tea.Cmd {
 	}
 	return m.lookOnce()
 }
+
+const helpTitle = "Keys"
 
 var helpLines = strings.Split(strings.TrimSpace(`
 1 … 5, Tab     inbox, live calls, receipts, grants, the switch

@@ -34,7 +34,6 @@ type Model struct {
 	over     []screen // what was opened on top, the last in sight
 	dialog   *dialog  // takes the keys while it is there
 	prompt   *prompt  // the same
-	help     bool
 
 	now    Now
 	known  map[bailey.ApprovalID]bool // rang for; nil before the first look

@@ -29,7 +29,7 @@ func (m *Model) frame() []string {
 	foot = foot[:min(len(foot), h)]
 	head = head[:min(len(head), h-len(foot))]
 	room := h - len(head) - len(foot)
-	body := m.body(w, room)
+	body := m.top().lines(m, w, room)
 	out := append(head, body[:min(len(body), room)]...)
 	for len(out) < h-len(foot) {
 		out = append(out, "")
@@ -39,13 +39,6 @@ func (m *Model) frame() []string {
 		out[n] = cut(out[n], w)
 	}
 	return out
-}
-
-func (m *Model) body(w, h int) []string {
-	if m.help {
-		return helpLines
-	}
-	return m.top().lines(m, w, h)
 }
 
 // head names the screens, and says what must not be missed.
@@ -111,12 +104,8 @@ func (m *Model) foot(w int) []string {
 	if over := m.overlay(w); over != nil {
 		return over
 	}
-	keys := m.top().keys()
-	if m.help {
-		keys = "any key goes back"
-	}
 	const always = " · ? help · q back"
-	line := m.ink.faint(cut(keys, w-width(always)) + always)
+	line := m.ink.faint(cut(m.top().keys(), w-width(always)) + always)
 	if m.h < roomy {
 		return []string{line}
 	}
