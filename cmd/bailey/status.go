@@ -39,6 +39,7 @@ type status struct {
 	Kept      *keptStatus           `json:"kept,omitempty"`
 	Asked     *askedStatus          `json:"asked,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
+	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
 }
@@ -150,6 +151,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if s.bare {
 		out.Cage = bareCage()
 	}
+	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	if k := s.kill.State(); k.On() {
@@ -249,6 +251,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		line("ASKED", "%s", s.Asked.words())
 	}
 	line("cage", "%s", s.Cage.words())
+	if s.Broker != nil {
+		line("broker", "%s", shown(s.Broker.words()))
+	}
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
 	}

@@ -18,7 +18,6 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
-	"bailey/internal/broker"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
@@ -155,7 +154,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: s.queue, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Approver: s.queue, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
