@@ -36,6 +36,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}},
+	"internal/notify":  {ours: []string{"."}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
@@ -44,7 +45,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
-		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig"},
+		"internal/jail", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	// for tests alone
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},

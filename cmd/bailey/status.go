@@ -37,6 +37,7 @@ type status struct {
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
+	Notify    *notifyStatus         `json:"notify,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
@@ -151,6 +152,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	}
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
+	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
 	}
@@ -242,6 +244,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	}
 	if s.Kept != nil {
 		line("kept", "%s", s.Kept.words())
+	}
+	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
+		line("notify", "%s", shown(s.Notify.words()))
 	}
 	line("cage", "%s", s.Cage.words())
 	for _, c := range s.Calls {

@@ -24,6 +24,7 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
+	"bailey/internal/notify"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -40,6 +41,7 @@ type stack struct {
 	kill    *gateway.KillSwitch // before the gate and its policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
+	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
@@ -150,7 +152,8 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Log: s.log})
+	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Log: s.log})
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
@@ -230,6 +233,7 @@ func (s *stack) serve(ctx context.Context) error {
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
+	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.scribe.run(ctx) })
 	return g.Wait()

@@ -28,6 +28,9 @@ type Config struct {
 	// Prove says whose answer it is, by the approvers of now, or why it does not count. Those that were taken are
 	// proven again whenever another comes, so that whoever is no approver any more has no part in a quorum.
 	Prove func(text []byte, g Given) (Approver, error)
+	// Tell learns that a question is open ("question.open") or settled ("question.settled", with the reason), once that is
+	// durable. It must not wait; nil is nobody.
+	Tell func(kind string, q bailey.Question, reason string)
 	// Key is what salts are made of. A commitment can be checked by who has it; nil is one that nobody has.
 	Key     []byte
 	TTL     time.Duration    // zero is [bailey.ApprovalTTL]; a rule can only shorten it
@@ -88,6 +91,9 @@ func New(c Config) *Queue {
 	if c.Key == nil {
 		c.Key = make([]byte, 32)
 		rand.Read(c.Key) // never fails (crypto/rand)
+	}
+	if c.Tell == nil {
+		c.Tell = func(string, bailey.Question, string) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -219,6 +225,7 @@ func (u *Queue) record(ctx context.Context, e *entry) error {
 			Err:     err,
 		}
 	}
+	u.c.Tell("question.open", clone(e.q), "")
 	if ended { // Close passed by while the question was being written
 		u.settle(e, gone)
 	}

@@ -96,6 +96,7 @@ func (u *Queue) finish(e *entry, a bailey.Answer, event Event) {
 	err := u.c.Note(context.Background(), "answer", event)
 	if err == nil {
 		e.answer = a
+		u.c.Tell("question.settled", clone(e.q), a.Reason)
 		return
 	}
 	what := "denial"
