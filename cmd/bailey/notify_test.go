@@ -68,7 +68,7 @@ func TestQuestionIsTold(t *testing.T) {
 		done <- a.calls(t, "system.echo", "/", map[string]any{"message": "password=hunter2hunter2 <!channel>"})
 	}()
 	p := <-came
-	q := a.queue.Open()[0]
+	q := a.queue.Open()[0].Question
 	raw, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_"))
 	h := hmac.New(sha256.New, raw)
 	io.WriteString(h, p.header.Get("webhook-id")+"."+p.header.Get("webhook-timestamp")+"."+p.raw)

@@ -119,6 +119,8 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[resumeVerb] = s.resume
 	acts[approveVerb] = s.approve
 	acts[notifyTestVerb], acts[notifyKeyVerb] = s.notifyTest, s.notifyKey
+	acts[standVerb] = s.stand
+	acts[revokeVerb] = s.revoke
 	return acts
 }
 

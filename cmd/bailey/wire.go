@@ -153,7 +153,8 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 		return nil, err
 	}
 	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.log})
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
@@ -330,7 +331,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget,
-		"approvals": s.approvals, denyVerb: s.deny,
+		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"time"
@@ -58,6 +59,8 @@ func newMessage(kind string, q bailey.Question, reason string, now time.Time) Me
 		Digest: word(q.Digest), Reason: plain(reason, maxReason), key: word(string(q.ID)) + "_" + strings.TrimPrefix(word(kind), "question."),
 	}
 	if kind == Settled {
+		sum := sha256.Sum256([]byte(reason)) // what was granted may be denied before it is used: that is another message
+		m.key += fmt.Sprintf("_%x", sum[:4])
 		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", word(string(q.Call)), word(q.Principal.Agent), m.ID)
 		return m
 	}

@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 		s.Tell(Settled, question(), "granted by ada")
 		synctest.Wait()
 		mu.Lock()
-		if got := strings.Join(sent, ", "); got != "question.open a-1_open , question.settled a-1_settled granted by ada" {
+		if got := strings.Join(sent, ", "); got != "question.open a-1_open , question.settled a-1_settled_46b70c81 granted by ada" {
 			t.Error(got)
 		}
 		on = false
