@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -50,6 +51,8 @@ type Config struct {
 type Queue struct {
 	c    Config
 	wake chan struct{} // one slot: Run looks at the clock again
+
+	again []bailey.ApprovalID // that New went on with; Run tells of those that are still open
 
 	mu     sync.Mutex // guards what follows and the fields of every entry that say so
 	live   map[bailey.ApprovalID]*entry
@@ -105,6 +108,7 @@ func New(c Config) *Queue {
 		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
 	}
 	u.recall(c.Past)
+	u.again = slices.Collect(maps.Keys(u.live))
 	return u
 }
 

@@ -2,6 +2,8 @@ package approve
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -37,5 +39,47 @@ func TestNothingPolls(t *testing.T) {
 		if n := len(u.Open()); n != 0 || told.Load() != 2*DefaultOpen {
 			t.Errorf("%d are open after their time, %d told", n, told.Load())
 		}
+	})
+}
+
+// TestToldAgain: a queue that goes on with questions tells of those that are open, for the gateway before may have ended
+// with nobody told; what was granted or is over it does not.
+func TestToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		a := &trusted{roles: map[string][]string{"ada": nil}}
+		var mu sync.Mutex
+		var told []string
+		c := Config{Note: b.note, Prove: a.prove, Key: []byte("key"), Tell: func(kind string, q bailey.Question, reason string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%s %s %s", kind, q.ID, reason))
+		}}
+		u := New(c)
+		for _, id := range []string{"a-1", "a-2", "a-3"} {
+			q := question(id, false, time.Hour)
+			q.Session = bailey.SessionID("s-" + id)
+			if got, err := u.Ask(t.Context(), q); err != nil || !got.Pending {
+				t.Fatalf("%+v, %v", got, err)
+			}
+		}
+		open := u.Open()
+		if _, err := u.Answer(t.Context(), by("ada", open[0].Question)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Answer(t.Context(), Given{Question: "a-2", Person: "eve"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(told, ", "); got != "question.open a-1 , question.open a-2 , question.open a-3 , question.settled a-1 granted by ada, question.settled a-2 denied by eve" {
+			t.Error(got)
+		}
+		u.Close()
+		told, c.Past = nil, b.past
+		stop := running(t, New(c))
+		synctest.Wait()
+		if got := strings.Join(told, ", "); got != "question.open a-3 " {
+			t.Errorf("again: %s", got)
+		}
+		stop()
 	})
 }

@@ -18,8 +18,8 @@ var errEnding = errors.New("the gateway ended")
 
 // Run ends what nobody answered or used in time, until ctx ends; then it closes the queue. The ledger must outlive it.
 func (u *Queue) Run(ctx context.Context) error {
-	for _, s := range u.Open() { // who was to be told may not have been
-		if s.Granted.IsZero() {
+	for _, s := range u.Open() { // who was to be told by the queue before may not have been
+		if s.Granted.IsZero() && slices.Contains(u.again, s.ID) {
 			u.c.Tell(opened, s.Question, "")
 		}
 	}

@@ -64,7 +64,8 @@ func (d *desktop) address() (string, error) {
 		Hint: "nobody is logged in at a desktop here; use a webhook"}
 }
 
-// argv is a message for notify-send. It reads C escapes in the body, and those who show it a few tags of HTML. Nothing
+// argv is a message for notify-send. It reads C escapes in the body (g_strcompress, in its main), and those who show it a
+// few tags of HTML (Desktop Notifications Specification, "Markup"). Nothing
 // behind -- is an option.
 func argv(program string, m Message) []string {
 	summary, body := m.Text, ""

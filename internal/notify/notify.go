@@ -65,7 +65,7 @@ type State struct {
 	Sent    uint64    `json:"sent"`
 	Failed  uint64    `json:"failed"`
 	Dropped uint64    `json:"dropped"`
-	Last    string    `json:"last,omitempty"` // why the newest that failed did
+	Last    string    `json:"last,omitempty"` // why the newest message failed, if it did
 	At      time.Time `json:"at,omitzero"`    // when
 }
 
@@ -188,6 +188,7 @@ func (w *way) note(err error, now time.Time) {
 	defer w.mu.Unlock()
 	if err == nil {
 		w.told.Sent++
+		w.told.Last, w.told.At = "", time.Time{} // it works again; how often it did not stays counted
 		return
 	}
 	w.told.Failed++
