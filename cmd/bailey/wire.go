@@ -23,6 +23,7 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
+	"bailey/internal/notify"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -39,6 +40,7 @@ type stack struct {
 	kill    *gateway.KillSwitch // before the gate and its policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
+	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
@@ -149,7 +151,8 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
 	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
@@ -230,6 +233,7 @@ func (s *stack) serve(ctx context.Context) error {
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
+	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.scribe.run(ctx) })
 	return g.Wait()
