@@ -18,6 +18,7 @@ type lore struct {
 	Pins     gateway.Digests          `json:"pins"`
 	Policy   appliedPolicy            `json:"policy,omitzero"`
 	Killed   gateway.Killed           `json:"killed,omitzero"`
+	Sessions gateway.IssuedSessions   `json:"sessions,omitempty"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -38,6 +39,8 @@ func folds() map[string]fold {
 				l.Killed = k
 			}
 		}),
+		gateway.IssueEvent:  foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		gateway.UseEvent:    foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
 		gateway.ResumeEvent: foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }
