@@ -22,10 +22,23 @@ func unsigned(q bailey.Question, trusted []gateway.Approver) bool {
 	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
 }
 
+// lasting is the queue beside sessions that outlive their connections: what such a one could come back to is not
+// withdrawn when the gateway lets go of the rest, but ends in its own time.
+type lasting struct {
+	*approve.Queue
+	sessions *gateway.Sessions
+}
+
+func (l lasting) End(id bailey.SessionID) {
+	if !l.sessions.Lasts(id) {
+		l.Queue.End(id)
+	}
+}
+
 // Question shows an open question to the session whose call it is about.
 func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (mcp.Question, error) {
 	open := d.s.queue.Open()
-	i := slices.IndexFunc(open, func(q bailey.Question) bool { return q.ID == id })
+	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
 	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
 		return mcp.Question{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q of this session is open", id), Hint: "call again: it says what became of it"}
 	}
@@ -33,7 +46,7 @@ func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.Appro
 	if d.s.desk != nil {
 		trusted = d.s.desk.settings.Applied().Approvers
 	}
-	return mcp.Question{Question: open[i], Local: unsigned(open[i], trusted)}, nil
+	return mcp.Question{Question: open[i].Question, Local: unsigned(open[i].Question, trusted)}, nil
 }
 
 // Answer takes what a client says that its person said. It is local at most, and counts where that is enough.

@@ -142,6 +142,16 @@ func ruleNames(rules []bailey.Rule) string {
 	return strings.Join(names, ", ")
 }
 
+// someArgs wants an argument or more and says which.
+func someArgs(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &bailey.Error{Kind: bailey.Invalid, Message: "want an argument, got none", Hint: "name " + what}
+		}
+		return nil
+	}
+}
+
 // oneArg wants exactly one argument and says which.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

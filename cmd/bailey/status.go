@@ -37,6 +37,7 @@ type status struct {
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
+	Asked     *askedStatus          `json:"asked,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
@@ -157,6 +158,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if n, until := s.kept.Count(); n > 0 {
 		out.Kept = &keptStatus{n, until}
 	}
+	out.Asked = newAskedStatus(s.queue)
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
 	if err := s.workspaces.Fit(q.Dir); err != nil {
@@ -242,6 +244,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	}
 	if s.Kept != nil {
 		line("kept", "%s", s.Kept.words())
+	}
+	if s.Asked != nil {
+		line("ASKED", "%s", s.Asked.words())
 	}
 	line("cage", "%s", s.Cage.words())
 	for _, c := range s.Calls {

@@ -152,11 +152,12 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: s.queue, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
@@ -328,7 +329,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget,
-		"approvals": s.approvals, denyVerb: s.deny, sessionVerb: s.session,
+		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }

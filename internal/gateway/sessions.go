@@ -104,6 +104,14 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 	return id, nil
 }
 
+// Lasts reports whether a session has a bearer: who has that can come back to it.
+func (s *Sessions) Lasts(id bailey.SessionID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.issued.find(id, s.now())
+	return ok
+}
+
 // take counts a connection. The caller holds mu, which is let go while the session is being forgotten: what the new
 // connection begins must not be.
 func (s *Sessions) take(id bailey.SessionID) {
