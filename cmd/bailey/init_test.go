@@ -135,7 +135,7 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 			}
 		}
 	}
-	if answers != 23 {
+	if answers != 26 {
 		t.Errorf("%d answers\n%s", answers, out)
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {
