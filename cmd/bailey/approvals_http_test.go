@@ -73,19 +73,19 @@ func (d *httpDoor) ask() {
 	}
 }
 
-// said is what a program wrote so far.
-type said struct {
+// spoken is what a program wrote so far.
+type spoken struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *spoken) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.Write(b)
 }
 
-func (s *said) String() string {
+func (s *spoken) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.String()
@@ -94,7 +94,7 @@ func (s *said) String() string {
 func (d *httpDoor) serve(token string, flags ...string) {
 	d.t.Helper()
 	cmd := d.command(d.program, append([]string{"approvals", "serve", "--listen", "127.0.0.1:0", "--token-file", token, "--yes"}, flags...)...)
-	var words said
+	var words spoken
 	cmd.Stderr = &words
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"bailey"
@@ -61,27 +62,37 @@ func (c *course) stillShown(ctx context.Context) error {
 	return nil
 }
 
-// look runs the preview and returns what it showed. Of several command lines what each showed stands behind a line that
-// says how much that is, so that nothing can pass from one to the next.
+// look runs the preview and returns what it showed, its command lines at once, for a person waits. Of several, what each
+// showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
 func (c *course) look(ctx context.Context) (string, error) {
-	var all strings.Builder
+	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
+	var looking sync.WaitGroup
 	for i, job := range c.looks {
-		seen, n, err := c.lookOnce(ctx, job)
-		if err != nil {
-			return "", err
+		looking.Go(func() { seen[i], errs[i] = c.lookOnce(ctx, job) })
+	}
+	looking.Wait()
+	var all strings.Builder
+	for i, s := range seen {
+		if errs[i] != nil {
+			return "", errs[i]
 		}
-		if len(c.looks) > 1 {
-			fmt.Fprintf(&all, "[%d/%d: %d bytes]\n", i+1, len(c.looks), n)
+		if len(seen) > 1 {
+			fmt.Fprintf(&all, "[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
 		}
-		all.WriteString(seen)
+		all.WriteString(s.String())
 	}
 	return all.String(), nil
 }
 
-func (c *course) lookOnce(ctx context.Context, job bailey.Job) (seen string, n int64, err error) {
+func (c *course) lookOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
+	defer func() {
+		if p := recover(); p != nil { // nobody else would catch it in this goroutine
+			err = c.caught(p)
+		}
+	}()
 	run, err := c.Runners[c.manifest.Isolation].Plan(ctx, job)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	defer func() {
 		if cerr := run.Close(); cerr != nil {
@@ -91,16 +102,17 @@ func (c *course) lookOnce(ctx context.Context, job bailey.Job) (seen string, n i
 	cage := run.Cage()
 	switch {
 	case cage.Kind != c.run.Cage().Kind:
-		return "", 0, &bailey.Error{Kind: bailey.Unavailable, Message: "its cage would be " + cage.Kind + " and not the call's"}
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "its cage would be " + cage.Kind + " and not the call's"}
 	case cage.Changed(): // nobody has said yet that it may run
-		return "", 0, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
 			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
 	}
-	out, said := newSight(previewKept), newSight(causeKept)
+	out = newSight(previewKept)
+	said := newSight(causeKept)
 	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: said})
 	switch {
 	case err != nil:
-		return "", 0, err
+		return nil, err
 	case exit.TimedOut:
 		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s took more than %s", job.Command, job.Timeout)}
 	case exit.Over != "":
@@ -110,9 +122,9 @@ func (c *course) lookOnce(ctx context.Context, job bailey.Job) (seen string, n i
 	}
 	if err != nil { // the agent learns no more: nobody has let it read anything yet
 		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", c.hide(said.kept()))
-		return "", 0, err
+		return nil, err
 	}
-	return out.String(), out.n, nil
+	return out, nil
 }
 
 // sight keeps the first bytes of a stream, and the digest of all of it.
