@@ -55,6 +55,7 @@ type stack struct {
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
+	sessions   *gateway.Sessions
 	meter      gateway.Meter
 	tracer     *gateway.Tracer // nil: nobody asked for spans
 	traces     *os.File
@@ -89,7 +90,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
-		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
+		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
 	})
 	if err != nil {
 		return s, err
@@ -147,6 +148,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
+	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.note)
 	salt, err := openSalt(home)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: s.queue, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
@@ -330,7 +332,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget, nowLook: s.present,
-		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft,
+		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }
