@@ -143,10 +143,18 @@ type Request struct {
 // Place is a path input after the check: the descriptor that was opened and the path it has.
 // What runs gets this descriptor, never the path again.
 type Place struct {
-	Input string
-	Path  string   // canonical, of the descriptor
-	File  *os.File // O_PATH
-	Write bool
+	Input  string
+	Path   string   // canonical, of the descriptor
+	File   *os.File // O_PATH
+	Write  bool
+	Frozen *Frozen // what the tool gets at that path in place of the file; nil: the file
+}
+
+// Frozen is what a file held when a person was asked about it. Nobody can change it, nor can whoever made it.
+type Frozen struct {
+	File   *os.File // in memory, sealed
+	Size   int64    // bytes
+	SHA256 Secret   // hex
 }
 
 // Job is a checked call as a runner gets it: everything rendered, nothing left to interpret.
@@ -156,6 +164,7 @@ type Job struct {
 	Args       []string // without argv[0]
 	Env        []string // NAME=value, from the manifest; lent values come at the start
 	EnvNames   []string // names that will be lent
+	FileNames  []string // names of variables that will hold the path of a file that is lent
 	Dir        string   // working directory inside the cage; "" is the cage's HOME
 	Places     []Place
 	Read       []string // absolute paths of the tool's own that it may read
@@ -268,10 +277,9 @@ type Runner interface {
 // Run is a planned job that starts at most once. It owns its descriptors until Close.
 type Run interface {
 	Cage() Cage
-	// Start executes and returns when nothing of the run is left alive. lent adds NAME=value
-	// pairs to the environment. An error with [NeverRan] as the exit's code says that the tool
-	// was not started.
-	Start(ctx context.Context, lent []string, s Streams) (Exit, error)
+	// Start executes and returns when nothing of the run is left alive. What is lent joins the
+	// environment. An error with [NeverRan] as the exit's code says that the tool was not started.
+	Start(ctx context.Context, lent Lent, s Streams) (Exit, error)
 	Close() error
 }
 

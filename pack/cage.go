@@ -118,14 +118,16 @@ func (r *reader) flag(what string, p *bool) func(ast.Node) {
 }
 
 // env reads fixed variables into the manifest's one environment.
-func (r *reader) env(m *manifest) func(ast.Node) {
+func (r *reader) env(m *manifest) func(ast.Node) { return r.variables(m.Env) }
+
+func (r *reader) variables(env map[string]string) func(ast.Node) {
 	return func(n ast.Node) {
 		for _, kv := range r.pairs(n, "env") {
 			name, ok := keyText(kv.Key)
 			var v string
 			before := len(r.faults)
 			r.text("env", &v)(kv.Value)
-			_, twice := m.Env[name]
+			_, twice := env[name]
 			switch {
 			case len(r.faults) > before:
 			case !ok || !envName().MatchString(name):
@@ -138,7 +140,7 @@ func (r *reader) env(m *manifest) func(ast.Node) {
 				r.fault(tokenOf(kv.Value), "env %s holds a tab or a newline", name)
 			default:
 				r.variable(kv.Key, name)
-				m.Env[name] = v
+				env[name] = v
 			}
 		}
 	}

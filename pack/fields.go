@@ -144,6 +144,7 @@ func (r *reader) credentials(p *[]credential) func(ast.Node) {
 			seen := r.fields(item, "a credential", map[string]func(ast.Node){
 				"name": r.word("name", inputName(), &c.Name),
 				"env":  r.word("env", envName(), &c.Env),
+				"file": r.flag("file", &c.File),
 			})
 			r.need(item, "a credential", seen, "name", "env")
 			r.variable(item, c.Env)

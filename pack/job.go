@@ -24,7 +24,11 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		j.Env = append(j.Env, name+"="+m.spec.Env[name])
 	}
 	for _, c := range m.spec.Credentials {
-		j.EnvNames = append(j.EnvNames, c.Env)
+		if c.File {
+			j.FileNames = append(j.FileNames, c.Env)
+		} else {
+			j.EnvNames = append(j.EnvNames, c.Env)
+		}
 	}
 	for _, p := range places {
 		if p.Input == m.spec.Backend.CwdFromInput {

@@ -39,6 +39,27 @@
 // Text may stand around a placeholder ("--max-count={{ input.limit }}"). An element that is nothing
 // but a placeholder expands an array of strings to one element each.
 //
+// # Credentials
+//
+//	credentials:
+//	  - {name: token, env: DEMO_TOKEN}            # lent for the call, as the value of the variable
+//	  - {name: key, env: DEMO_KEY_FILE, file: true} # in a file in memory, whose path is the variable's value
+//
+// # Preview
+//
+//	preview:
+//	  args: [diff, --, "{{ input.path }}"]  # one command line of the same command, or a list of them: [[…], […]]
+//	  command: diff                         # another program
+//	  env: {LESS: x}                        # beside the capability's own variables
+//	  timeout: 5s                           # of each; 10s unless said, at most 30s
+//	  covers: contents
+//
+// A preview is what a person who is asked about a call sees of what it would do. It looks only: every path input is
+// read-only to it, and nothing is lent. What it writes to stdout is part of the question, and it runs again between the
+// answer and the call, which does not run if it then says something else. With covers: contents the manifest promises
+// that what it shows is all that matters of the files and directories that the call names; without, the question says that
+// their contents are not bound.
+//
 // # Schema
 //
 // inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Some are ours:
@@ -140,6 +161,7 @@ type Capability struct {
 	spec   manifest
 	schema *schema
 	args   []element
+	looks  [][]element         // of the preview
 	quote  func(string) string // nil: as it is
 }
 
@@ -169,7 +191,7 @@ func (m *Capability) ArgvPattern() []string { return slices.Clone(m.spec.ArgvPat
 func (m *Capability) Wants() []bailey.Want {
 	wants := make([]bailey.Want, 0, len(m.spec.Credentials))
 	for _, c := range m.spec.Credentials {
-		wants = append(wants, bailey.Want{Name: c.Name, Env: c.Env})
+		wants = append(wants, bailey.Want{Name: c.Name, Env: c.Env, File: c.File})
 	}
 	return wants
 }

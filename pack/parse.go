@@ -30,6 +30,7 @@ type manifest struct {
 	ArgvPattern   []string          `json:"argvPattern,omitempty"`
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // of backend and sandboxProfile
+	Preview       *preview          `json:"preview,omitempty"`
 }
 
 type backend struct {
@@ -58,6 +59,7 @@ type hidden struct {
 type credential struct {
 	Name string `json:"name"`
 	Env  string `json:"env"`
+	File bool   `json:"file,omitempty"`
 }
 
 // Parse reads one pack.yaml. Name is the file's name as errors show it. Packs read this way are not
@@ -114,7 +116,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 }
 
 // nodes are the parts of a capability that are read after the rest is known.
-type nodes struct{ backend, sandbox, args, input, write, hide ast.Node }
+type nodes struct{ backend, sandbox, args, input, write, hide, preview ast.Node }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	before := len(r.faults)
@@ -139,6 +141,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
+		c.looks = r.preview(at.preview, &m, c.schema)
 	}
 	if len(r.faults) == before {
 		c.fill(m)
@@ -163,7 +166,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 		"validators":      r.cannotList("run validators"),
 		"credentials":     r.credentials(&m.Credentials),
 		"argvPattern":     r.pattern(&m.ArgvPattern),
-		"preview":         r.cannot("show a preview"),
+		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           r.stdin,
 		"timeout":         r.timeout(&m.Timeout),
 	}

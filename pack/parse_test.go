@@ -155,7 +155,22 @@ func TestParseRefuses(t *testing.T) {
 		{"hide of two", "rw: []", `hide: ["{{ input.dir }}/{{ input.dir }}"]`, "hide wants a path below"},
 		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
 		{"stdin", "timeout: 30s", "stdin: text", "this version cannot pass stdin: text"},
-		{"preview", "timeout: 30s", "preview: [ls]", "this version cannot show a preview"},
+		{"preview of another shape", "timeout: 30s", "preview: [ls]", "10:14: preview wants a mapping, found a list"},
+		{"preview without a command line", "timeout: 30s", "preview: {timeout: 1s}", "preview wants args"},
+		{"preview of nothing", "timeout: 30s", "preview: {args: []}", "args of a preview wants a command line"},
+		{"preview in words", "timeout: 30s", "preview: {args: ls -l}", "args wants a list"},
+		{"preview of an empty line", "timeout: 30s", "preview: {args: [[-l], []]}", "each command line of a preview wants a list"},
+		{"preview of a mixture", "timeout: 30s", "preview: {args: [[-l], x]}", "each command line of a preview wants a list"},
+		{"preview too often", "timeout: 30s", "preview: {args: [[a],[a],[a],[a],[a],[a],[a],[a],[a]]}", "at most 8 command lines, found 9"},
+		{"preview of an unknown input", "timeout: 30s", `preview: {args: ["{{ input.dri }}"]}`, `input.dri is not in the inputSchema; did you mean "dir"?`},
+		{"preview whose option a value chooses", "timeout: 30s", `preview: {args: ["-{{ input.dir }}"]}`, "would choose the option"},
+		{"preview of a shell", "timeout: 30s", `preview: {command: ./sh, args: [x]}`, "command wants a program's name"},
+		{"preview that takes long", "timeout: 30s", "preview: {args: [x], timeout: 31s}", "timeout of a preview is at most 30s, found 31s"},
+		{"preview with a loader", "timeout: 30s", "preview: {args: [x], env: {LD_PRELOAD: x}}", "LD_PRELOAD steers a loader"},
+		{"preview that sets again", "timeout: 30s", "preview: {args: [x], env: {COLUMNS: \"1\"}}", "preview sets COLUMNS, which the capability sets itself"},
+		{"preview that covers more", "timeout: 30s", "preview: {args: [x], covers: everything}", `covers is one of contents, found "everything"`},
+		{"preview with another key", "timeout: 30s", "preview: {args: [x], shell: true}", `preview has no key "shell"`},
+		{"credential in no kind of file", "env: DEMO_TOKEN}", "env: DEMO_TOKEN, file: please}", "file wants true or false"},
 		{"output schema", "timeout: 30s", "outputSchema: {type: object}", "this version cannot check the output"},
 		{"validators", "timeout: 30s", "validators: [{type: RequiredPath}]", "this version cannot run validators"},
 		{"syscalls", "limits:", "syscalls: [bpf]\n      limits:", "this version cannot allow extra syscalls"},
@@ -309,6 +324,9 @@ func FuzzParse(f *testing.F) {
 			f.Add(data)
 		}
 	}
+	for _, p := range []string{`{args: [-l, "{{ input.dir }}"], covers: contents}`, `{command: cat, args: [[a], ["{{ input.all | flag: \"-a\" }}"]], env: {X: y}, timeout: 5s}`} {
+		f.Add([]byte(strings.Replace(sample, "timeout: 30s", "preview: "+p, 1)))
+	}
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("- - - {a: [}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -323,7 +341,17 @@ func FuzzParse(f *testing.F) {
 			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || c.Isolation != Jail || c.Command == "" {
 				t.Errorf("incomplete: %+v", c)
 			}
-			for _, kv := range c.Job(nil, nil).Env {
+			env := c.Job(nil, nil).Env
+			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}})
+			for _, j := range looks {
+				if env = append(env, j.Env...); j.Timeout > maxLookTime || len(j.EnvNames)+len(j.FileNames) > 0 || j.Places[0].Write {
+					t.Errorf("no mere look: %+v", j)
+				}
+			}
+			if len(c.Previews()) != len(looks) && err == nil {
+				t.Errorf("%d looks, %v", len(looks), err)
+			}
+			for _, kv := range env {
 				name, _, _ := strings.Cut(kv, "=")
 				if loads(name) || !envName().MatchString(name) {
 					t.Errorf("env %q", kv)

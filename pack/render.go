@@ -12,8 +12,12 @@ import (
 // path of each path input that has a value; it stands in the value's place. An element whose
 // placeholder has no value is dropped. A value that would be taken for an option is Invalid.
 func (m *Capability) Render(input map[string]any, paths map[string]string) (args []string, err error) {
+	return m.render(m.args, input, paths)
+}
+
+func (m *Capability) render(elements []element, input map[string]any, paths map[string]string) (args []string, err error) {
 	w := &writer{m: m, input: input, paths: paths}
-	for _, e := range m.args {
+	for _, e := range elements {
 		if err := w.element(e); err != nil {
 			return nil, err
 		}

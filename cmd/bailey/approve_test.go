@@ -124,7 +124,7 @@ func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-
 	until(t, "a call waits", func() bool {
 		for _, o := range a.queue.Open() {
 			if !known[o.ID] {
-				q = o
+				q = o.Question
 			}
 		}
 		return q.ID != ""
@@ -181,7 +181,7 @@ func TestAnswersByKey(t *testing.T) {
 		t.Errorf("with the first revoked: %+v, %v", got, err)
 	}
 	a.trust(t, ada, bob)
-	events := a.queue.Answers(q.ID)
+	events := a.queue.Open()[0].Answers
 	if len(events) != 2 || events[0].Level != bailey.SignedSoftware || !strings.HasPrefix(events[0].Key, "SHA256:") || events[0].Signature == "" || events[0].Name != "ada" {
 		t.Errorf("answers %+v", events)
 	}
@@ -258,7 +258,7 @@ func TestAgentsCannotApprove(t *testing.T) {
 	if a.looks()[approveVerb] != nil {
 		t.Error("granting merely looks")
 	}
-	if open := a.queue.Open(); len(open) != 1 || len(a.queue.Answers(q.ID)) != 0 {
+	if open := a.queue.Open(); len(open) != 1 || len(open[0].Answers) != 0 {
 		t.Errorf("open: %+v", open)
 	}
 	if _, err := a.looks()[denyVerb](t.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {

@@ -73,7 +73,7 @@ func (b *jailBench) call(ctx context.Context, j *jail.Jail) ([]time.Duration, er
 
 func captured(ctx context.Context, run bailey.Run) error {
 	var stdout, stderr bytes.Buffer
-	exit, err := run.Start(ctx, nil, bailey.Streams{Stdout: &stdout, Stderr: &stderr})
+	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		return err
 	}

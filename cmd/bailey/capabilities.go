@@ -24,6 +24,8 @@ type capability struct {
 	Isolation     string              `json:"isolation"`
 	Digest        string              `json:"digest"`
 	Command       string              `json:"command,omitempty"`
+	Preview       [][]string          `json:"preview,omitempty"` // command lines
+	Covers        bool                `json:"previewCoversContents,omitempty"`
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
 }
 
@@ -33,7 +35,7 @@ func newCapability(m *pack.Capability, whole bool) capability {
 		SideEffect: string(m.SideEffect), Reversibility: string(m.Reversibility), Isolation: string(m.Isolation), Digest: m.Digest,
 	}
 	if whole {
-		c.Command, c.InputSchema = m.Command, m.InputSchema()
+		c.Command, c.InputSchema, c.Preview, c.Covers = m.Command, m.InputSchema(), m.Previews(), m.Covers()
 	}
 	return c
 }
@@ -62,12 +64,23 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error {
 				q := gateway.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
 				return look(cmd.Context(), a, q, func(c capability) {
-					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\nruns %s\n\ninputs %s\n",
-						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, c.Command, indent(c.InputSchema))
+					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\nruns %s\n%s\ninputs %s\n",
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, c.Command, previewed(c), indent(c.InputSchema))
 				})
 			},
 		})
 	return cmd
+}
+
+// previewed says in a line what a person who is asked would see, nothing where that is the call alone.
+func previewed(c capability) string {
+	switch {
+	case len(c.Preview) == 0:
+		return ""
+	case c.Covers:
+		return "whoever is asked sees what it would do, and with that all that matters of the files and directories it names\n"
+	}
+	return "whoever is asked sees what it would do\n"
 }
 
 func indent(raw json.RawMessage) string {

@@ -59,7 +59,7 @@ func (a *app) inside(ctx context.Context, run bailey.Run, tty bool) (bailey.Exit
 	ctx, stop := gently(ctx)
 	defer stop()
 	if !tty {
-		return run.Start(ctx, nil, bailey.Streams{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr})
+		return run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr})
 	}
 	con, err := openConsole(os.Stdin, os.Stdout)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *app) inside(ctx context.Context, run bailey.Run, tty bool) (bailey.Exit
 			Hint: "see that /dev/ptmx can be opened, or give it no terminal: redirect its input"}
 	}
 	defer con.close()
-	return run.Start(ctx, nil, bailey.Streams{TTY: con.slave})
+	return run.Start(ctx, bailey.Lent{}, bailey.Streams{TTY: con.slave})
 }
 
 // gently is a context that ends as ctx does, or at SIGQUIT, and leaves a tool time to end by itself.

@@ -151,7 +151,9 @@ func (a *app) root() *cobra.Command {
 		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.tuiVerb(), a.killVerb(), a.resumeVerb(), a.budgetVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
+		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.tuiVerb(),
+		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	return root
 }

@@ -135,6 +135,15 @@ func ruleNames(rules []bailey.Rule) string {
 }
 
 // oneArg wants exactly one argument and says which.
+func someArgs(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &bailey.Error{Kind: bailey.Invalid, Message: "want an argument, got none", Hint: "name " + what}
+		}
+		return nil
+	}
+}
+
 func oneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -37,7 +37,9 @@ type status struct {
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
+	Asked     *askedStatus          `json:"asked,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
+	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
 }
@@ -149,6 +151,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if s.bare {
 		out.Cage = bareCage()
 	}
+	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	if k := s.kill.State(); k.On() {
@@ -157,6 +160,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if n, until := s.kept.Count(); n > 0 {
 		out.Kept = &keptStatus{n, until}
 	}
+	out.Asked = newAskedStatus(s.queue)
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
 	if err := s.workspaces.Fit(q.Dir); err != nil {
@@ -243,7 +247,13 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	if s.Kept != nil {
 		line("kept", "%s", s.Kept.words())
 	}
+	if s.Asked != nil {
+		line("ASKED", "%s", s.Asked.words())
+	}
 	line("cage", "%s", s.Cage.words())
+	if s.Broker != nil {
+		line("broker", "%s", shown(s.Broker.words()))
+	}
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
 	}

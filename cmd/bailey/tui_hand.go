@@ -48,7 +48,7 @@ func said(out answered) (string, error) {
 }
 
 func (d *tuiDesk) Revoke(ctx context.Context, id bailey.GrantID) (string, error) {
-	return "revoked", d.act(ctx, revokeAct, map[string]any{"id": id}, &struct{}{})
+	return "revoked", d.act(ctx, revokeVerb, map[string]any{"id": id}, &struct{}{})
 }
 
 func (d *tuiDesk) Kill(ctx context.Context, reason string) (string, error) {

@@ -17,7 +17,7 @@ import (
 )
 
 // nowLook is the look that a screen repeats: what may change by itself, and nothing that takes work to find out.
-const nowLook, grantsLook, revokeAct = "now", "grants", "grants.revoke"
+const nowLook = "now"
 
 // present is what stands now.
 type present struct {
@@ -73,7 +73,7 @@ func (d *tuiDesk) Now(ctx context.Context) (tui.Now, error) {
 
 // inList is a question as a list has it.
 func (o openQuestion) inList() tui.Question {
-	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits}
+	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy}
 	q.Rules = o.Rules
 	for _, e := range o.Answers {
 		q.Answers = append(q.Answers, tui.Answered{Name: e.Name, Level: e.Level})
@@ -174,23 +174,9 @@ func (d *tuiDesk) Verify(ctx context.Context) (tui.Verdict, error) {
 	return tui.Verdict{OK: err == nil, Lines: splitLines(said.String())}, nil
 }
 
-// grantList is what the look "grants" answers, as far as it is shown.
-type grantList struct {
-	Grants []struct {
-		ID         bailey.GrantID      `json:"id"`
-		Capability bailey.CapabilityID `json:"capability"`
-		Agent      string              `json:"agent"`
-		Person     string              `json:"person"`
-		Rules      []bailey.Rule       `json:"rules"`
-		Until      time.Time           `json:"until"`
-		By         string              `json:"by"`
-		Level      bailey.Level        `json:"level"`
-	} `json:"grants"`
-}
-
 func (d *tuiDesk) Grants(ctx context.Context) ([]tui.Grant, error) {
 	var l grantList
-	if err := d.look(ctx, grantsLook, nil, &l); err != nil {
+	if err := d.look(ctx, "grants", nil, &l); err != nil {
 		return nil, err
 	}
 	var out []tui.Grant

@@ -18,7 +18,6 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
-	"bailey/internal/broker"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
@@ -150,11 +149,12 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: s.queue, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Approver: s.queue, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
@@ -326,7 +326,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
 		killVerb:  s.stop, "budget": s.budget, nowLook: s.present,
-		"approvals": s.approvals, denyVerb: s.deny,
+		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }

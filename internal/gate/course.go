@@ -32,6 +32,11 @@ type course struct {
 	job      bailey.Job
 	run      bailey.Run
 
+	files   []bailey.FrozenFile // what the call names, as it was when a person was asked
+	thaw    []func()            // gives those up
+	looks   []bailey.Job        // that show what the call would do
+	preview bailey.Preview      // what they showed
+
 	decision bailey.Decision
 	verdict  Verdict
 	changed  bool // a hook changed the input
@@ -117,6 +122,11 @@ func (c *course) check(ctx context.Context) (err error) {
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
 		return err
 	}
+	return c.plan(ctx)
+}
+
+// plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
+func (c *course) plan(ctx context.Context) error {
 	runner, ok := c.Runners[c.manifest.Isolation]
 	if !ok {
 		return &bailey.Error{Kind: bailey.Unavailable,
@@ -125,8 +135,13 @@ func (c *course) check(ctx context.Context) (err error) {
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
 	c.job.Session = c.call.Session.ID
-	c.run, err = runner.Plan(ctx, c.job)
-	return err
+	run, err := runner.Plan(ctx, c.job)
+	if err != nil {
+		return err
+	}
+	c.closeRun()
+	c.run = run
+	return nil
 }
 
 func (c *course) request() bailey.Request {
@@ -185,13 +200,19 @@ func (c *course) approve(ctx context.Context) error {
 	if c.decision.Effect != bailey.Ask {
 		return nil
 	}
-	var err error
+	err := c.foresee(ctx)
+	if err != nil {
+		return err
+	}
 	if c.scopes, err = c.Lender.Scope(ctx, c.manifest.Wants()); err != nil {
 		return err
 	}
 	q := c.question()
 	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
+	if answer.Question != "" { // one that the same call asked before
+		c.approval = answer.Question
+	}
 	if err != nil {
 		return err
 	}
@@ -200,12 +221,12 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, answer.Expires.UTC().Format(time.RFC3339))}
+			Hint:    fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval, answer.Expires.UTC().Format(time.RFC3339))}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s asks for an approval: %s", rule.ID, answer.Reason),
-				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID)) + "; the same call asks anew"}
+				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID))}
 		}
 	}
 	return nil
@@ -214,7 +235,7 @@ func (c *course) approve(ctx context.Context) error {
 // confirm lets the policy of now decide, with the grants in hand: a new forbid, a new ask or a later
 // hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
 // which approve has seen.
-func (c *course) confirm(context.Context) error {
+func (c *course) confirm(ctx context.Context) error {
 	policy, err := c.stillAsked()
 	if err != nil {
 		return err
@@ -229,7 +250,10 @@ func (c *course) confirm(context.Context) error {
 		d.Hint = "call again"
 	}
 	c.decision = d
-	return c.denial(d)
+	if err := c.denial(d); err != nil {
+		return err
+	}
+	return c.stillShown(ctx)
 }
 
 // budget takes what the call may use; release settles it.
@@ -280,6 +304,9 @@ func (c *course) lend(ctx context.Context) error {
 		lease.Return = func() {}
 	}
 	c.lease = lease
+	for _, f := range lease.Files {
+		lease.Secrets = append(lease.Secrets, f.Value)
+	}
 	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)
 	return nil
 }
@@ -292,7 +319,7 @@ func (c *course) start(ctx context.Context) error {
 	c.stderr = c.capture(c.call.Stderr, more)
 	c.executed = true
 	begun := time.Now()
-	exit, err := c.run.Start(ctx, c.lease.Env, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
+	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
 	var used spent // a tool that is told to end may do so by itself, and then the run is no error
 	ended := errors.As(context.Cause(ctx), &used)
@@ -356,16 +383,23 @@ func (c *course) use() (u Use) {
 }
 
 func (c *course) closePlan() {
+	c.closeRun()
+	for _, p := range c.places {
+		p.File.Close()
+	}
+	for _, release := range c.thaw {
+		release()
+	}
+	c.places, c.thaw = nil, nil
+}
+
+func (c *course) closeRun() {
 	if c.run != nil {
 		if err := c.run.Close(); err != nil {
 			c.Log.Warn("closing a run", "receipt", c.receipt, "err", err)
 		}
 		c.run = nil
 	}
-	for _, p := range c.places {
-		p.File.Close()
-	}
-	c.places = nil
 }
 
 // denial turns a decision that denies into an error.

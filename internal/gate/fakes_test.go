@@ -39,9 +39,13 @@ type world struct {
 	answer  func(q bailey.Question) bailey.Answer
 	post    func(Output) Output
 	lease   bailey.Lease
-	run     func(lent []string, s bailey.Streams) (bailey.Exit, error)
+	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
 	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
 	panicAt string
+	looking func(n int, job bailey.Job, s bailey.Streams) (bailey.Exit, error) // runs previews; n counts from 1
+	looked  int
+	changed bool                                         // a program is not what it was
+	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
 	closed  int
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
@@ -61,7 +65,7 @@ func newWorld(t *testing.T) *world {
 		}
 		return a
 	}
-	w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+	w.run = func(_ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 		io.WriteString(s.Stdout, "out")
 		io.WriteString(s.Stderr, "err")
 		return bailey.Exit{}, nil
@@ -77,7 +81,7 @@ func (w *world) gate() *Gate {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: w, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -101,6 +105,20 @@ capabilities:
     inputSchema:
       type: object
       properties: {word: {type: string}, dir: {type: string, format: path}}
+      required: [word]
+  - name: put
+    description: put something
+    backend: {type: subprocess, command: put, args: ["--", "{{ input.word }}"], cwdFromInput: dir}
+    preview: {args: [[--look, "{{ input.word }}"], [--look, "{{ input.file }}"]]}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
+    isolation: jail
+    credentials: [{name: token, env: TOKEN}]
+    sandboxProfile: {fs: {rw: ["{{ input.dir }}"]}}
+    inputSchema:
+      type: object
+      properties: {word: {type: string}, dir: {type: string, format: path}, file: {type: string, format: path}, other: {type: string, format: path}}
       required: [word]
 `
 
@@ -238,6 +256,11 @@ func (b budgetsOf) End(bailey.SessionID) { b.note("end budget") }
 
 func (w *world) End(bailey.SessionID) { w.note("end") }
 
+// approverOf is the world as Approver, which ends sessions too.
+type approverOf struct{ *world }
+
+func (a approverOf) End(bailey.SessionID) { a.note("end questions") }
+
 // placesOf is the world as Places: it opens the test's own directory whatever is named.
 type placesOf struct{ *world }
 
@@ -247,7 +270,16 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 		return bailey.Place{}, p.placeErr
 	}
 	f, err := os.Open(p.t.TempDir())
-	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f}, err
+	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f, Write: in.Write}, err
+}
+
+func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
+	if p.freeze == nil {
+		return nil, nil, nil
+	}
+	p.note("freeze " + in.Input)
+	f, err := p.freeze(in)
+	return f, func() { p.note("thaw " + in.Input) }, err
 }
 
 func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
@@ -267,13 +299,24 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	if r.w.changed {
+		cage.Programs = []bailey.Program{{Path: "/bin/put", Copied: true, Was: "another"}}
+	}
+	return cage
 }
 
-func (r *fakeRun) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
 	if s.TTY != nil || s.Stdin != nil {
 		r.w.ttys++
+	}
+	if r.w.looking != nil && slices.Contains(r.job.Args, "--look") {
+		r.w.mu.Lock()
+		r.w.looked++
+		n := r.w.looked
+		r.w.mu.Unlock()
+		return r.w.looking(n, r.job, s)
 	}
 	if r.w.runErr != nil {
 		return bailey.Exit{}, r.w.runErr
@@ -284,7 +327,12 @@ func (r *fakeRun) Start(ctx context.Context, lent []string, s bailey.Streams) (b
 	return r.w.run(lent, s)
 }
 
-func (r *fakeRun) Close() error { r.w.closed++; return nil }
+func (r *fakeRun) Close() error {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.closed++
+	return nil
+}
 
 func (w *world) EndSession(context.Context, bailey.SessionID) error { w.note("end runner"); return nil }
 

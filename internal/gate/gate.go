@@ -35,6 +35,9 @@ type Catalog interface {
 // Places opens a path input inside the session's workspace, once; what it returns is what is mounted.
 type Places interface {
 	Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error)
+	// Freeze copies what a file holds to where nobody can change it, until release. Of what is no file, and where no file
+	// can be kept so, there is no copy.
+	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)
 }
 
 // Policy decides. It is asked at every decision anew, so that a rule changed meanwhile holds.
@@ -61,6 +64,7 @@ type Output struct{ Stdout, Stderr []byte }
 // Approver asks people.
 type Approver interface {
 	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
+	End(s bailey.SessionID) // what only that session could come back to is withdrawn
 }
 
 // Budgets bound what agents use up.
@@ -239,6 +243,7 @@ func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) er
 func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	g.Redactor.End(id)
 	g.Budgets.End(id)
+	g.Approver.End(id)
 	var errs []error
 	for _, r := range g.Runners {
 		if s, ok := r.(bailey.SessionRunner); ok {

@@ -88,7 +88,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 		"nothing lent":         {set: func(w *world) { w.lendErr = errBroken }, status: bailey.Failed},
 		"run breaks":           {set: func(w *world) { w.runErr = errBroken }, status: bailey.Failed, runs: true},
 		"cage not built": {set: func(w *world) {
-			w.run = func([]string, bailey.Streams) (bailey.Exit, error) {
+			w.run = func(bailey.Lent, bailey.Streams) (bailey.Exit, error) {
 				return bailey.Exit{Code: bailey.NeverRan}, errBroken
 			}
 		}, status: bailey.Failed},
@@ -179,8 +179,8 @@ func answer(a bailey.Answer) func(bailey.Question) bailey.Answer {
 	return func(bailey.Question) bailey.Answer { return a }
 }
 
-func exits(e bailey.Exit) func([]string, bailey.Streams) (bailey.Exit, error) {
-	return func([]string, bailey.Streams) (bailey.Exit, error) { return e, nil }
+func exits(e bailey.Exit) func(bailey.Lent, bailey.Streams) (bailey.Exit, error) {
+	return func(bailey.Lent, bailey.Streams) (bailey.Exit, error) { return e, nil }
 }
 
 // TestOverIsSaid: a tool that passed a bound and was ended for it is told so, in the receipt too.
@@ -464,8 +464,8 @@ func TestSecretsStayOut(t *testing.T) {
 	given := w.answer
 	w.answer = func(q bailey.Question) bailey.Answer { question = q; return given(q) }
 	w.lease = bailey.Lease{IDs: []string{"l-1"}, Env: []string{"TOKEN=SECRET"}, Secrets: []bailey.Secret{bailey.NewSecret("SECRET")}}
-	w.run = func(lent []string, s bailey.Streams) (bailey.Exit, error) {
-		fmt.Fprintf(s.Stdout, "%v", lent)
+	w.run = func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+		fmt.Fprintf(s.Stdout, "%v", lent.Env)
 		return bailey.Exit{}, nil
 	}
 	w.post = func(o Output) Output { return Output{Stdout: append(o.Stdout, " and SECRET"...)} }
@@ -580,7 +580,7 @@ func TestFloodIsCutAndDrained(t *testing.T) {
 	w, in := newWorld(t), call()
 	chunk := bytes.Repeat([]byte("x"), 64<<10)
 	const total = 40 * 64 << 10
-	w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+	w.run = func(_ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 		for range 40 {
 			if n, err := s.Stdout.Write(chunk); n != len(chunk) || err != nil {
 				t.Errorf("a write took %d, %v", n, err)
@@ -632,7 +632,7 @@ func TestNoRunnerRefuses(t *testing.T) {
 // TestEndSession reaches what lives as long as a session.
 func TestEndSession(t *testing.T) {
 	w := newWorld(t)
-	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end runner"}) {
+	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end questions", "end runner"}) {
 		t.Errorf("%v, %v", err, w.did)
 	}
 }
@@ -658,7 +658,7 @@ func TestBodyIsWhatTheCallerGot(t *testing.T) {
 		w, in := newWorld(t), call()
 		in.Input["word"] = "SECRET " + strings.Repeat("w", bailey.InlineCap)
 		w.lease = bailey.Lease{Secrets: []bailey.Secret{bailey.NewSecret("SECRET")}}
-		w.run = func(_ []string, s bailey.Streams) (bailey.Exit, error) {
+		w.run = func(_ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 			fmt.Fprint(s.Stdout, "a SECRET")
 			return bailey.Exit{}, nil
 		}

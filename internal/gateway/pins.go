@@ -200,7 +200,7 @@ func (r *pinnedRun) CPU() time.Duration {
 }
 
 // Start records what is new before anything runs.
-func (r *pinnedRun) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+func (r *pinnedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if err := r.pins.record(ctx, r.command, r.cage.Programs); err != nil {
 		return bailey.Exit{Code: bailey.NeverRan}, err
 	}

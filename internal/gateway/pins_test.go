@@ -52,7 +52,7 @@ type workpiece struct {
 
 func (p *workpiece) Cage() bailey.Cage { return p.cage }
 func (p *workpiece) Close() error      { return nil }
-func (p *workpiece) Start(context.Context, []string, bailey.Streams) (bailey.Exit, error) {
+func (p *workpiece) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.Exit, error) {
 	p.mu.Lock()
 	p.started++
 	p.mu.Unlock()
@@ -75,7 +75,7 @@ func call(t *testing.T, p *Pins, w *workbench, command string, programs ...baile
 	}
 	defer run.Close()
 	before := w.started
-	if _, err := run.Start(t.Context(), nil, bailey.Streams{}); err != nil || w.started != before+1 {
+	if _, err := run.Start(t.Context(), bailey.Lent{}, bailey.Streams{}); err != nil || w.started != before+1 {
 		t.Fatalf("%v, started %d times", err, w.started-before)
 	}
 	var list []string
@@ -175,7 +175,7 @@ func TestUnrecordedPinRunsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exit, err := run.Start(t.Context(), nil, bailey.Streams{})
+		exit, err := run.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 		if exit.Code != bailey.NeverRan || bailey.KindOf(err) != bailey.Unavailable || !errors.Is(err, w.full) || w.started != 0 {
 			t.Errorf("%+v, %v, started %d", exit, err, w.started)
 		}
@@ -199,10 +199,10 @@ func TestPlannedBeforeTheFirstRun(t *testing.T) {
 		}
 		runs = append(runs, run)
 	}
-	if _, err := runs[0].Start(t.Context(), nil, bailey.Streams{}); err != nil {
+	if _, err := runs[0].Start(t.Context(), bailey.Lent{}, bailey.Streams{}); err != nil {
 		t.Error(err)
 	}
-	if exit, err := runs[1].Start(t.Context(), nil, bailey.Streams{}); bailey.KindOf(err) != bailey.Conflict || exit.Code != bailey.NeverRan || w.started != 1 {
+	if exit, err := runs[1].Start(t.Context(), bailey.Lent{}, bailey.Streams{}); bailey.KindOf(err) != bailey.Conflict || exit.Code != bailey.NeverRan || w.started != 1 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }
@@ -259,7 +259,7 @@ func TestPinsTogether(t *testing.T) {
 		wg.Go(func() {
 			run, err := p.Plan(t.Context(), bailey.Job{Command: fmt.Sprint("tool", i%2)})
 			if err == nil {
-				_, err = run.Start(t.Context(), nil, bailey.Streams{})
+				_, err = run.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 			}
 			if err != nil {
 				t.Error(err)

@@ -48,7 +48,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 	from := bailey.Call{
 		Principal: bailey.Principal{Agent: "local", Person: g.person},
-		Session:   bailey.Session{ID: bailey.NewSessionID()},
+		Session:   bailey.Session{ID: bailey.NewSessionID(), Single: q.Verb == "call"},
 		Door:      "cli", Dir: q.Dir,
 	}
 	defer g.endSession(from.Session.ID)

@@ -32,6 +32,7 @@ type Applied struct {
 	Redaction  redact.Config `json:"redaction,omitzero"`      // without its examples; zero: what is built in
 	Signers    []string      `json:"policySigners,omitempty"` // whose signature a policy has to carry; none: it needs none
 	Approvers  []Approver    `json:"approvers,omitempty"`     // whose answers to a question count; none: an operator's
+	Broker     *Broker       `json:"broker,omitempty"`        // where credentials are borrowed; nil: nowhere
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
@@ -59,6 +60,7 @@ type SettingsState struct {
 	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
 	Signers    []string      `json:"policySigners,omitempty"`
 	Approvers  []Approver    `json:"approvers,omitempty"`
+	Broker     *Broker       `json:"broker,omitempty"`
 	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
 	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
@@ -194,6 +196,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
 	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
+	st.Broker = said.Broker
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -227,6 +230,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 		return s.applied, err
 	}
 	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
+	by.Broker = said.Broker
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

@@ -19,6 +19,8 @@ type Workspaces struct {
 	masks []string // canonical: what no workspace may hold
 	home  []string // the user's home directories: never a workspace themselves
 
+	frozen freezer
+
 	mu    sync.Mutex // guards what follows
 	roots map[bailey.SessionID]string
 	named []string // the home's own, canonical

@@ -125,6 +125,12 @@ func (b *bare) admit(job bailey.Job) error {
 	if len(job.Hide) > 0 {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " hides a file from its tool, and this platform cannot", Hint: "make the call on Linux"}
 	}
+	if len(job.FileNames) > 0 {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " is lent a file in memory, and this platform has none of its own for a call", Hint: "make the call on Linux"}
+	}
+	if slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil }) {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " is to get a file as a person was shown it, and this platform cannot", Hint: "make the call on Linux"}
+	}
 	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args), func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
 	}

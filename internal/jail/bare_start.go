@@ -22,11 +22,11 @@ var bareNever = bailey.Exit{Code: bailey.NeverRan}
 // Start runs the program and returns when its group has been ended. What left the group, on a system that lets it,
 // is not found: without a pid namespace nobody knows of it. A reader in s.Stdin may be read once more after Start
 // returns.
-func (r *bareRun) Start(ctx context.Context, lent []string, s bailey.Streams) (exit bailey.Exit, err error) {
+func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	if r.started.Swap(true) || r.closed.Load() {
 		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
 	}
-	env, err := bareLend(r.env, r.lent, lent)
+	env, err := bareLend(r.env, r.lent, lent.Env)
 	if err != nil {
 		return bareNever, err
 	}

@@ -46,7 +46,7 @@ func runBare(t *testing.T, ctx context.Context, b *bare, job bailey.Job, lent []
 		s.Stdin = strings.NewReader(stdin)
 	}
 	begun := time.Now()
-	r.exit, r.err = planned.Start(ctx, lent, s)
+	r.exit, r.err = planned.Start(ctx, bailey.Lent{Env: lent}, s)
 	r.took = time.Since(begun)
 	return r
 }
@@ -204,10 +204,10 @@ func TestBareIsDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer planned.Close()
-	if exit, err := planned.Start(context.Background(), nil, bailey.Streams{Stdout: deaf{}}); err != nil || exit.Code != 0 {
+	if exit, err := planned.Start(context.Background(), bailey.Lent{}, bailey.Streams{Stdout: deaf{}}); err != nil || exit.Code != 0 {
 		t.Errorf("%+v, %v", exit, err)
 	}
-	if _, err := planned.Start(context.Background(), nil, bailey.Streams{}); !errors.Is(err, bailey.Conflict) {
+	if _, err := planned.Start(context.Background(), bailey.Lent{}, bailey.Streams{}); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("a second start: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestBareChanged(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, dir+"2"), os.Symlink("/etc", dir)); err != nil {
 		t.Fatal(err)
 	}
-	if exit, err := planned.Start(context.Background(), nil, bailey.Streams{}); !errors.Is(err, bailey.Conflict) || exit.Code != bailey.NeverRan {
+	if exit, err := planned.Start(context.Background(), bailey.Lent{}, bailey.Streams{}); !errors.Is(err, bailey.Conflict) || exit.Code != bailey.NeverRan {
 		t.Errorf("a place that became a link: %+v, %v", exit, err)
 	}
 	file := filepath.Join(t.TempDir(), "program")
@@ -325,7 +325,7 @@ func TestBareLends(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer planned.Close()
-	if exit, err := planned.Start(context.Background(), []string{"OTHER=x"}, bailey.Streams{}); err == nil || exit.Code != bailey.NeverRan {
+	if exit, err := planned.Start(context.Background(), bailey.Lent{Env: []string{"OTHER=x"}}, bailey.Streams{}); err == nil || exit.Code != bailey.NeverRan {
 		t.Errorf("what was not planned is lent: %+v, %v", exit, err)
 	}
 }
@@ -346,7 +346,7 @@ func TestBareUnderSeatbelt(t *testing.T) {
 	}
 	defer planned.Close()
 	var out bytes.Buffer
-	exit, err := planned.Start(context.Background(), nil, bailey.Streams{Stdout: &out})
+	exit, err := planned.Start(context.Background(), bailey.Lent{}, bailey.Streams{Stdout: &out})
 	got := strings.Split(strings.TrimSuffix(out.String(), "\037"), "\037")
 	cage := planned.Cage()
 	if err != nil || exit.Code != 0 || len(got) != 8 {

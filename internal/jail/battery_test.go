@@ -206,7 +206,7 @@ func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	read, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.Start(context.Background(), nil, bailey.Streams{Stdin: in, Stdout: out, Stderr: os.Stderr})
+		_, err := r.Start(context.Background(), bailey.Lent{}, bailey.Streams{Stdin: in, Stdout: out, Stderr: os.Stderr})
 		out.Close()
 		done <- err
 	}()

@@ -30,7 +30,7 @@ func BenchmarkCage(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := r.Start(context.Background(), nil, bailey.Streams{}); err != nil {
+		if _, err := r.Start(context.Background(), bailey.Lent{}, bailey.Streams{}); err != nil {
 			b.Fatal(err)
 		}
 		r.Close()

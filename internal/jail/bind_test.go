@@ -53,7 +53,7 @@ func TestSwapBetweenPlanAndStart(t *testing.T) {
 			}
 			swap.do(t, work, evil)
 			var out strings.Builder
-			_, err = r.Start(t.Context(), nil, bailey.Streams{Stdout: &out})
+			_, err = r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out})
 			if os.Geteuid() == 0 { // the descriptor itself is bound
 				if err != nil || out.String() != "checked ok\n" {
 					t.Errorf("%q, %v", out.String(), err)
@@ -86,7 +86,7 @@ func TestToolChangedBetweenPlanAndStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(path)
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 		if r.Cage().Programs[0].Copied { // what was hashed runs
 			if err != nil || exit.Code != 0 {
 				t.Errorf("%s: %+v, %v", name, exit, err)

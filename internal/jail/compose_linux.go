@@ -22,7 +22,7 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	if r.env, err = environ(job.Env); err != nil {
+	if r.env, err = environ(slices.Concat(job.Env, lentEnv(job.FileNames))); err != nil {
 		return err
 	}
 	dir, err := l.workdir(job.Dir)
@@ -119,7 +119,7 @@ func (r *run) name(programs []bailey.Program) {
 // tree lays out what the cage shows: the tool, its helpers and data, the places, the masks over them.
 func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	l := newLayout()
-	l.proc = job.NeedsProc
+	l.proc, l.lent = job.NeedsProc, slices.Sorted(slices.Values(job.FileNames))
 	l.masks = r.jail.masks(job)
 	l.merged()
 	if err := l.devices(); err != nil {
@@ -148,6 +148,12 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		}
 	}
 	for _, p := range job.Places {
+		if p.Frozen != nil {
+			if err := r.bindFrozen(l, p); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		file, err := duplicate(p.File)
 		if err != nil {
 			return nil, &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
@@ -159,6 +165,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		if err := l.bindPlace(p, file); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.stays(); err != nil {
+		return nil, err
 	}
 	if r.lesser != "" {
 		if len(job.Hide) > 0 {

@@ -56,7 +56,7 @@ func TestCopiedToolRunsAsHashed(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if _, err := r.Start(t.Context(), nil, bailey.Streams{Stdout: &out}); err != nil || out.String() != "one\n" {
+		if _, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out}); err != nil || out.String() != "one\n" {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}
 		r.Close()
@@ -95,7 +95,7 @@ func TestWhatIsCopied(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 		var out strings.Builder
-		if _, err := r.Start(t.Context(), nil, bailey.Streams{Stdout: &out}); err != nil || !strings.Contains(out.String(), `"euid":1000`) {
+		if _, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out}); err != nil || !strings.Contains(out.String(), `"euid":1000`) {
 			t.Errorf("%s: %v, %s", name, err, out.String())
 		}
 		r.Close()
@@ -168,7 +168,7 @@ func TestCopiedLibrary(t *testing.T) {
 	if err := os.Truncate(lib, 0); err != nil {
 		t.Fatal(err)
 	}
-	if exit, err := r.Start(t.Context(), nil, bailey.Streams{}); err != nil || exit.Code != 7 {
+	if exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{}); err != nil || exit.Code != 7 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }

@@ -220,7 +220,7 @@ func (j *Jail) ends(ctx context.Context, command string, args ...string) (int, e
 		return bailey.NeverRan, err
 	}
 	defer planned.Close()
-	exit, err := planned.Start(ctx, nil, bailey.Streams{})
+	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	return exit.Code, err
 }
 
@@ -232,7 +232,7 @@ func (j *Jail) sees(ctx context.Context, command string, args ...string) (string
 	}
 	defer planned.Close()
 	var out, complaint bytes.Buffer
-	exit, err := planned.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &complaint})
+	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &complaint})
 	if err == nil && exit.Code != 0 {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s ended in its cage with exit code %d", command, exit.Code),
 			Err: errors.New(clipped(complaint.String()))}

@@ -28,7 +28,9 @@ func (l *layout) emit(p *plan, donate bool) {
 	if l.proc {
 		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
 	}
+	l.lend(p)
 	copies := l.copies(p)
+	l.freeze(p, copies)
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
 		if from, ok := copies[target]; ok {
@@ -48,8 +50,9 @@ func (l *layout) emit(p *plan, donate bool) {
 // where each copy lies by its target. The gateway passes it sealed memory, which nobody can change.
 func (l *layout) copies(p *plan) map[string]string {
 	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)), func(t string) bool { return l.binds[t].copy == nil })
+	lies := map[string]string{}
 	if len(targets) == 0 {
-		return nil
+		return lies
 	}
 	const page = 64 << 10 // no architecture has larger ones
 	size := int64(page)
@@ -58,7 +61,6 @@ func (l *layout) copies(p *plan) map[string]string {
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV)
 	p.add("root-readonly", inside.Tmpfs, []uint64{flags}, copyDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
-	lies := map[string]string{}
 	for i, t := range targets {
 		b, mode := l.binds[t], uint64(0o555)
 		if b.attrs&unix.MOUNT_ATTR_NOEXEC != 0 {
@@ -104,6 +106,12 @@ func (l *layout) names(p *plan) {
 	}
 	if l.empty {
 		put(emptyDir, inside.Dir, []uint64{0o555})
+	}
+	if len(l.lent) > 0 {
+		put(lentDir, inside.Dir, []uint64{0o755})
+	}
+	if len(l.frozen()) > 0 {
+		put(frozenDir, inside.Dir, []uint64{0o555})
 	}
 	if slices.ContainsFunc(slices.Collect(maps.Values(l.binds)), func(b bind) bool { return b.copy != nil }) {
 		put(copyDir, inside.Dir, []uint64{0o555})

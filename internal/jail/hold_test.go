@@ -113,7 +113,7 @@ func TestLayerIsWhatHolds(t *testing.T) {
 		if layer == layerWatcher {
 			return
 		}
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 		wants(t, err, layerCgroup, "gateway stop")
 		if exit != never {
 			t.Errorf("a tool that was planned for a group ran without: %+v", exit)
@@ -135,7 +135,7 @@ func TestGroupHoldsTheCage(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.Start(ctx, nil, bailey.Streams{})
+		r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	}()
 	g, _ := j.holder.open()
 	for _, s := range g.sites {
@@ -382,7 +382,7 @@ func TestNoCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+	exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 	if err != nil || exit.Code != 5 || strings.Join(r.Cage().Absent, " ") != layerCgroup {
 		t.Errorf("%+v, %v, absent %v", exit, err, r.Cage().Absent)
 	}

@@ -28,7 +28,9 @@ func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 		case inside.Donated:
 			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], owner{uint32(s.N[4]), uint32(s.N[5])})
 		case inside.Copy:
-			file, err = r.copyOf(s.S[0])
+			file, err = r.original(*s)
+		case inside.Lend:
+			file, err = r.loan.hand(s)
 		case inside.Home:
 			file, err = r.own(s)
 		case inside.Grant:

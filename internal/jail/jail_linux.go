@@ -100,7 +100,7 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}}
+	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}, frozen: map[string]*os.File{}, files: job.FileNames}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
 	}

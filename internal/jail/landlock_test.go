@@ -113,7 +113,7 @@ func TestLandlockByItsEffects(t *testing.T) {
 				p.steps = slices.DeleteFunc(p.steps, func(s step) bool { return s.layer == "landlock" })
 			}
 			var out bytes.Buffer
-			exit, err := planned.Start(t.Context(), nil, bailey.Streams{Stdout: &out, Stderr: &out})
+			exit, err := planned.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &out})
 			if err != nil {
 				t.Fatal(err)
 			}

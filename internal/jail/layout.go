@@ -34,9 +34,10 @@ type bind struct {
 	run            bool // a program that may be executed
 	device         bool
 	layer          string
-	copy           *toolFile // shown in place of the source
-	place          *os.File  // what was checked, kept open so that its inode is not given to another file
-	uid, gid       uint32    // of the owner, whom an idmapped bind makes the cage's own user
+	copy           *toolFile      // shown in place of the source
+	frozen         *bailey.Frozen // the same, of a file that a person was asked about
+	place          *os.File       // what was checked, kept open so that its inode is not given to another file
+	uid, gid       uint32         // of the owner, whom an idmapped bind makes the cage's own user
 }
 
 // layout is the cage's file tree before it becomes steps. Paths are absolute and canonical.
@@ -45,6 +46,7 @@ type layout struct {
 	links map[string]string // path to what it says
 	files map[string]string // path to content
 	masks []string
+	lent  []string // variables of lent files, sorted
 	proc  bool
 	empty bool // a masked directory needs emptyDir
 }
@@ -197,7 +199,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
 	}
-	for _, own := range []string{tmpDir, homeDir, emptyDir, nothing, copyDir, "/dev", "/proc", "/sys"} {
+	for _, own := range []string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
 		if above(path, own) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
 				Hint: "name a directory below it"}

@@ -37,7 +37,7 @@ func TestLesserExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer planned.Close()
-	if _, err := planned.Start(t.Context(), nil, bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}); err != nil || out.String() != "hello" {
+	if _, err := planned.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}); err != nil || out.String() != "hello" {
 		t.Errorf("stdin came out as %q (%v)", out.String(), err)
 	}
 }
@@ -113,7 +113,7 @@ func TestLesserCancelKills(t *testing.T) {
 		}
 		cancel(stop)
 	}()
-	if exit, err := r.Start(ctx, nil, bailey.Streams{}); !errors.Is(err, stop) || exit.Code != 137 || !still(t, file) {
+	if exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{}); !errors.Is(err, stop) || exit.Code != 137 || !still(t, file) {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }
@@ -274,7 +274,7 @@ func TestLesserKeeperKilled(t *testing.T) {
 		}
 		killed <- 0
 	}()
-	exit, err := planned.Start(t.Context(), nil, bailey.Streams{})
+	exit, err := planned.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 	if pid := <-killed; pid == 0 {
 		t.Fatalf("no keeper was found to kill: %+v, %v", exit, err)
 	}

@@ -154,7 +154,15 @@ func (l *layout) fits(j *Jail) error {
 		return &bailey.Error{Kind: bailey.Denied, Message: m + " is masked, lies in " + over.target + " and cannot be hidden without namespaces",
 			Hint: "keep " + m + " out of the workspace, or use a host with namespaces: " + j.lesser}
 	}
+	if len(l.lent) > 0 {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer tmp-private: without mounts no file can be lent in memory: " + l.lent[0],
+			Hint: "use a host with namespaces: " + j.lesser}
+	}
 	for target, b := range l.binds {
+		if b.frozen != nil {
+			return &bailey.Error{Kind: bailey.Denied, Message: target + " cannot be kept as a person was shown it: without mounts no copy can take its place",
+				Hint: "use a host with namespaces: " + j.lesser}
+		}
 		if b.copy != nil {
 			return &bailey.Error{Kind: bailey.Denied, Message: target + " is not run: others than root can write it, and without mounts no copy can take its place",
 				Hint: "install the program as root, its directories too, or use a host with namespaces: " + j.lesser}

@@ -95,11 +95,11 @@ func TestCancelKills(t *testing.T) {
 		}
 		cancel(stop)
 	}()
-	exit, err := r.Start(ctx, nil, bailey.Streams{})
+	exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	if !errors.Is(err, stop) || exit.Code != 137 || !still(t, file) {
 		t.Errorf("%+v, %v", exit, err)
 	}
-	if _, err := r.Start(t.Context(), nil, bailey.Streams{}); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{}); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("a second start: %v", err)
 	}
 	if _, err := j.Plan(ctx, bailey.Job{Command: probe}); err == nil {
@@ -123,7 +123,7 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		exit, err := r.Start(t.Context(), nil, s)
+		exit, err := r.Start(t.Context(), bailey.Lent{}, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func gatewayMain() int {
 	r, err := j.Plan(context.Background(), bailey.Job{Command: os.Getenv(probeEnv), Args: []string{"deaf", filepath.Join(dir, "beat")},
 		Places: []bailey.Place{{Path: dir, File: os.NewFile(uintptr(fd), dir), Write: true}}})
 	if err == nil {
-		_, err = r.Start(context.Background(), nil, bailey.Streams{})
+		_, err = r.Start(context.Background(), bailey.Lent{}, bailey.Streams{})
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return 1

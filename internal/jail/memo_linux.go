@@ -57,7 +57,7 @@ func (m *memos) keep(s sketch, made *memo) {
 
 // equal tells whether two layouts come to the same steps, whatever descriptors their places have.
 func (l *layout) equal(o *layout) bool {
-	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && maps.Equal(l.links, o.links) &&
+	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && slices.Equal(l.lent, o.lent) && maps.Equal(l.links, o.links) &&
 		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.equal)
 }
 
@@ -65,7 +65,10 @@ func (b bind) equal(o bind) bool {
 	if (b.place == nil) != (o.place == nil) || (b.copy == nil) != (o.copy == nil) || b.copy != nil && *b.copy != *o.copy {
 		return false
 	}
-	b.place, b.copy, o.place, o.copy = nil, nil, nil, nil
+	if (b.frozen == nil) != (o.frozen == nil) || b.frozen != nil && b.frozen.Size != o.frozen.Size {
+		return false
+	}
+	b.place, b.copy, b.frozen, o.place, o.copy, o.frozen = nil, nil, nil, nil, nil, nil
 	return b == o
 }
 

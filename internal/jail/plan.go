@@ -56,7 +56,7 @@ const maxDonations = inside.MaxDescriptors - 3
 // donations counts the steps that want a descriptor.
 func (p *plan) donations() (n int) {
 	for _, s := range p.steps {
-		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Grant && s.N[0] != inside.ByPath {
+		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend || s.Op == inside.Grant && s.N[0] != inside.ByPath {
 			n++
 		}
 	}
@@ -156,7 +156,7 @@ var verbs = map[uint8]string{
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
 	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks", inside.Leash: "leash",
-	inside.Once: "once", inside.Become: "become",
+	inside.Once: "once", inside.Become: "become", inside.Lend: "lent",
 }
 
 // text is one line: the verb, the words quoted, the numbers.
@@ -178,6 +178,8 @@ func (s step) append(b []byte) []byte {
 		b = appendNumbers(append(b, " idmap"...), n[4:])
 	case inside.Copy: // the descriptor comes first in N
 		b = fmt.Appendf(b, " %04o %d", n[1], n[2])
+	case inside.Lend: // as with Copy; how long a secret is nobody needs to know
+		b = fmt.Appendf(b, " %04o", n[1])
 	case inside.Seal:
 		b = appendAttributes(b, n[0])
 	case inside.Grant: // as with Donated, the descriptor comes first

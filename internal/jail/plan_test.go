@@ -254,7 +254,7 @@ func TestLentValuesReachOnlyTheTool(t *testing.T) {
 	}
 	defer r.Close()
 	var out strings.Builder
-	if _, err := r.Start(t.Context(), []string{"TOKEN=hunter2"}, bailey.Streams{Stdout: &out}); err != nil {
+	if _, err := r.Start(t.Context(), bailey.Lent{Env: []string{"TOKEN=hunter2"}}, bailey.Streams{Stdout: &out}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "TOKEN=hunter2") {

@@ -251,7 +251,7 @@ func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	}
 	defer r.Close()
 	var out, log bytes.Buffer
-	exit, err := r.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &log})
+	exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &log})
 	return told{exit, err, out.String(), log.String()}
 }
 

@@ -192,7 +192,7 @@ func TestPinnedProgramsChange(t *testing.T) {
 		}
 		fmt.Fprintln(f)
 		f.Close()
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 		if bailey.KindOf(err) != bailey.Conflict || exit.Code != bailey.NeverRan || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s changed: %+v, %v", path, exit, err)
 		}

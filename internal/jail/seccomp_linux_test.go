@@ -124,7 +124,7 @@ func TestNoProgramNoCage(t *testing.T) {
 				r.plan.steps[i].N = words
 			}
 		}
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 		wants(t, err, "seccomp", hint)
 		if exit.Code != bailey.NeverRan {
 			t.Errorf("without a filter the tool ended with %+v", exit)

@@ -38,6 +38,9 @@ type run struct {
 	pinned  []pinned            // what is executed as it lies there
 	copied  map[string]*copied  // what is executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
+	frozen  map[string]*os.File // what files held when they were asked about, by path
+	files   []string            // variables of the files that will be lent
+	loan    loan                // those files, while it runs
 	large   bool                // its words are more than any helper takes
 	started atomic.Bool
 	cpu     time.Duration // that its processes took
@@ -52,13 +55,16 @@ func (r *run) Close() error {
 	for _, f := range r.places {
 		errs = append(errs, f.Close())
 	}
+	for _, f := range r.frozen {
+		errs = append(errs, f.Close())
+	}
 	for _, p := range r.pinned {
 		errs = append(errs, p.file.Close())
 	}
 	for _, c := range r.copied {
 		r.jail.tools.copies.release(c)
 	}
-	r.places, r.pinned, r.copied = nil, nil, nil
+	r.places, r.frozen, r.pinned, r.copied = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -66,17 +72,21 @@ func (r *run) Close() error {
 //
 // When ctx ends a running tool, the
 // error is ctx's cause and the code 137; with [bailey.Gentle] for a cause the tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
-func (r *run) Start(ctx context.Context, lent []string, s bailey.Streams) (bailey.Exit, error) {
+func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.places == nil {
 		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
 	}
 	if r.tty != (s.TTY != nil) {
 		return never, &bailey.Error{Kind: bailey.Internal, Message: "a terminal is not what this run was planned with"}
 	}
-	env, err := lend(r.env, r.plan.lent, lent)
+	env, err := lend(r.env, r.plan.lent, lent.Env)
 	if err != nil {
 		return never, err
 	}
+	if r.loan, err = borrow(r.files, lent.Files); err != nil {
+		return never, err
+	}
+	defer r.loan.giveBack()
 	for _, p := range r.pinned {
 		if now, err := fileIdent(p.file); err != nil || now != p.id {
 			return never, changed(p.file.Name(), err)

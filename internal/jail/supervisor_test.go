@@ -35,7 +35,7 @@ func TestAccomplice(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	read, out := io.Pipe()
 	done := make(chan struct{})
-	go func() { planned.Start(ctx, nil, bailey.Streams{Stdout: out}); close(done) }()
+	go func() { planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out}); close(done) }()
 	defer func() { cancel(); <-done }()
 	if line, err := bufio.NewReader(read).ReadString('\n'); line != "flipping\n" {
 		t.Fatal(line, err)
@@ -99,7 +99,7 @@ func TestTurnedBetweenPlanAndStart(t *testing.T) {
 				}
 				do(t, moved)
 				var out strings.Builder
-				_, err = r.Start(t.Context(), nil, bailey.Streams{Stdout: &out})
+				_, err = r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out})
 				donated := os.Geteuid() == 0 && kind != "read"
 				if donated && (err != nil || out.String() != "checked ok\n") || !donated && (bailey.KindOf(err) != bailey.Conflict || out.Len() > 0) {
 					t.Errorf("%q, %v", out.String(), err)
@@ -135,7 +135,7 @@ func TestMaskedIsGoneAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if _, err := r.Start(t.Context(), nil, bailey.Streams{Stdout: &out}); bailey.KindOf(err) != bailey.Conflict || out.Len() > 0 {
+	if _, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out}); bailey.KindOf(err) != bailey.Conflict || out.Len() > 0 {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
@@ -166,7 +166,7 @@ func TestEndlessInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{Stdin: endless{}})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdin: endless{}})
 		if err != nil || exit.Code != 0 || time.Since(begin) > 5*time.Second {
 			t.Errorf("%s: %+v, %v after %v", verb, exit, err, time.Since(begin))
 		}

@@ -52,7 +52,7 @@ func (s *stage) seen(t *testing.T, j *Jail) {
 	defer r.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { r.Start(ctx, nil, bailey.Streams{}); close(done) }()
+	go func() { r.Start(ctx, bailey.Lent{}, bailey.Streams{}); close(done) }()
 	for begin := time.Now(); len(s.lingering()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
 			t.Error("a process of a cage cannot be seen: this test would miss what is left")

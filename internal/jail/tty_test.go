@@ -54,7 +54,7 @@ func terminalIsItsOwn(t *testing.T, j *Jail) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if exit, err := r.Start(t.Context(), nil, bailey.Streams{TTY: slave}); err != nil || exit.Code != 0 {
+	if exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{TTY: slave}); err != nil || exit.Code != 0 {
 		t.Fatal(exit, err)
 	}
 	if err := slave.Close(); err != nil {
@@ -84,7 +84,7 @@ func TestTerminalMustBePlanned(t *testing.T) {
 		if planned {
 			s.TTY = nil
 		}
-		if exit, err := r.Start(t.Context(), nil, s); bailey.KindOf(err) != bailey.Internal || exit != never {
+		if exit, err := r.Start(t.Context(), bailey.Lent{}, s); bailey.KindOf(err) != bailey.Internal || exit != never {
 			t.Errorf("planned %v: %v, %v", planned, exit, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestGentleEnd(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var begin time.Time
 			time.AfterFunc(500*time.Millisecond, func() { begin = time.Now(); cancel(c.cause) })
-			exit, err := r.Start(ctx, nil, bailey.Streams{})
+			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+5*time.Second {
 				t.Errorf("%+v, %v after %v", exit, err, took)
 			}

@@ -60,7 +60,7 @@ func TestWarmCage(t *testing.T) {
 		fmt.Fprintf(feed, "line %d\n", n)
 		feed.Close()
 		var out, log strings.Builder
-		exit, err := r.Start(t.Context(), nil, bailey.Streams{Stdin: io.Reader(in), Stdout: &out, Stderr: &log})
+		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdin: io.Reader(in), Stdout: &out, Stderr: &log})
 		return told{exit, err, out.String(), log.String()}, r.Cage().PlanDigest
 	}
 	_, digest := call(0)

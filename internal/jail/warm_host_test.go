@@ -171,7 +171,7 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { cancel(bailey.Gentle{Cause: errors.New("the caller left")}) })
 		time.AfterFunc(300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
 		var out bytes.Buffer
-		exit, err := r.Start(ctx, nil, bailey.Streams{Stdout: &out, Stderr: &out})
+		exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &out})
 		r.Close()
 		_, serr := os.Stat(target)
 		t.Logf("%+v %v; written: %v", exit, err, serr == nil)
@@ -228,7 +228,7 @@ func askSlowly(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...s
 	}
 	defer r.Close()
 	out, begin := &slow{d: d}, time.Now()
-	exit, err := r.Start(t.Context(), nil, bailey.Streams{Stdout: out, Stderr: &bytes.Buffer{}})
+	exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: &bytes.Buffer{}})
 	return told{exit: exit, err: err, out: out.String()}, time.Since(begin)
 }
 
@@ -330,7 +330,7 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	_, err = r.Start(ctx, nil, bailey.Streams{})
+	_, err = r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	t.Logf("%v, %v", time.Since(begin), err)
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("held for %v", took)
@@ -428,7 +428,7 @@ func TestWarmOnce(t *testing.T) {
 			case i%3 == 1:
 				timer = time.AfterFunc(after, func() { cancel(errors.New("left")) })
 			}
-			exit, err := r.Start(ctx, nil, bailey.Streams{})
+			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 			if timer != nil {
 				timer.Stop()
 			}

@@ -47,6 +47,9 @@ func (p *plan) warmable() bool {
 	}
 	over := []string{tmpDir[1:] + "/", homeDir[1:] + "/"}
 	for _, s := range p.steps {
+		if ofFrozen(s.Step) {
+			return false
+		}
 		at := 0
 		switch s.Op {
 		case inside.Bind, inside.Donated:

@@ -122,7 +122,7 @@ func start(ctx context.Context, j *Jail, job bailey.Job, lent []string, s bailey
 		return never, err
 	}
 	defer r.Close()
-	return r.Start(ctx, lent, s)
+	return r.Start(ctx, bailey.Lent{Env: lent}, s)
 }
 
 // writable is a place that a warm cage may have, where its tool counts its own runs.

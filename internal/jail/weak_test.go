@@ -186,7 +186,7 @@ func (w *weak) start() (out string, exit bailey.Exit, err error) {
 		}
 	}
 	var b, log bytes.Buffer
-	exit, err = w.run.Start(w.t.Context(), nil, bailey.Streams{Stdout: &b, Stderr: &log})
+	exit, err = w.run.Start(w.t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &b, Stderr: &log})
 	if log.Len() > 0 {
 		w.t.Error(log.String())
 	}

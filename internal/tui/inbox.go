@@ -103,8 +103,11 @@ func (g group) row(m *Model, on bool, w int) []string {
 // short is how a question stands, in a few words.
 func (q Question) short(now time.Time) string {
 	words := "asked " + ago(now.Sub(q.AskedAt)) + " ago · " + ago(q.Expires.Sub(now)) + " left"
-	if !q.Waits {
-		words += " · nobody waits"
+	switch {
+	case !q.RunBy.IsZero():
+		words = "granted, runs when its call comes again · " + ago(q.RunBy.Sub(now)) + " left"
+	case !q.Waits:
+		words += " · parked"
 	}
 	if n := len(q.Answers); n > 0 {
 		words += fmt.Sprintf(" · %d of %d granted", n, bailey.Combine(q.Rules).Count)

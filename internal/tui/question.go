@@ -42,7 +42,7 @@ func (s *question) keys() string {
 func (s *question) refresh(list []Question) {
 	n := slices.IndexFunc(list, func(q Question) bool { return q.ID == s.q.ID })
 	if s.gone = n < 0; !s.gone {
-		s.q.Waits, s.q.Answers = list[n].Waits, list[n].Answers
+		s.q.Waits, s.q.RunBy, s.q.Answers = list[n].Waits, list[n].RunBy, list[n].Answers
 	}
 }
 

@@ -44,9 +44,10 @@ type Now struct {
 // its text; but for id, capability and times nothing of that is known in a list.
 type Question struct {
 	bailey.Question
-	Agent   string // also in a list
-	Given   string // inputs, on a line; also in a list
-	Waits   bool   // a caller stays for the answer
+	Agent   string    // also in a list
+	Given   string    // inputs, on a line; also in a list
+	Waits   bool      // a caller stays for the answer
+	RunBy   time.Time // of one that is granted, and whose call has not come back yet
 	Answers []Answered
 }
 

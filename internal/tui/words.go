@@ -136,7 +136,10 @@ func (q Question) expiry(now time.Time) string {
 }
 
 func (q Question) caller() string {
-	if q.Waits {
+	switch {
+	case !q.RunBy.IsZero():
+		return "granted: it runs when the same call comes again, and a denial takes that back"
+	case q.Waits:
 		return "waits for the answer"
 	}
 	return "does not wait: what is granted runs when the same call is made again"

@@ -88,6 +88,7 @@ const (
 	Become            // N: number of arguments, bytes of memory, 1 where a terminal is to be the tool's; S: file, arguments, environment. This process becomes the tool
 	Done              // ends the cage without having started anything
 	Unshare           // N: namespaces that this thread leaves for new ones of its own
+	Lend              // S: "", path; N: which of the donated files, mode, size
 	Fresh             // as Tmpfs, of a directory that a warm helper makes anew for each call
 )
 

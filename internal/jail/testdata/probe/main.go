@@ -130,6 +130,7 @@ var verbs = map[string]func([]string){
 	"words":  func(a []string) { fmt.Printf("%q", a) },
 	"state":  func([]string) { state() },
 	"litter": litter,
+	"lent":   func(a []string) { lent(os.Getenv(a[0])) },
 	"parent": func([]string) { fmt.Println(os.Getppid()) },
 	"breed":  func(a []string) { breed(a[0]) },
 

@@ -1,0 +1,177 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"bailey"
+)
+
+// Of what a preview shows previewKept bytes are compared and bound as they are, and of what is beyond them how much and
+// its digest. A question's text shows what takes previewShown bytes in the ledger.
+const (
+	previewKept  = 64 << 10
+	previewShown = 16 << 10
+	causeKept    = 1 << 10 // of what a failed one said, for the gateway's log
+)
+
+// foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
+// looked at. A call that cannot be shown cannot be asked about.
+func (c *course) foresee(ctx context.Context) (err error) {
+	if err = c.freeze(ctx); err != nil {
+		return err
+	}
+	paths := map[string]string{}
+	for _, p := range c.places {
+		paths[p.Input] = p.Path
+	}
+	if c.looks, err = c.manifest.Preview(c.input, paths, c.places); err != nil || len(c.looks) == 0 {
+		return err
+	}
+	c.preview = bailey.Preview{}
+	for i := range c.looks {
+		c.looks[i].Session = c.call.Session.ID
+		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
+			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
+		}
+	}
+	seen, err := c.look(ctx)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
+			Hint: "check the inputs; what the tool said is in the gateway's log"}
+	}
+	c.preview.Output = bailey.Shown{Text: fitting(c.hide(seen)), Value: bailey.NewSecret(seen)}
+	return nil
+}
+
+// stillShown looks again, between the answer and the run. Whoever answered has seen what would happen then.
+func (c *course) stillShown(ctx context.Context) error {
+	if len(c.looks) == 0 {
+		return nil
+	}
+	if seen, err := c.look(ctx); err != nil || seen != c.preview.Output.Value.Reveal() {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
+			Hint: "call again, so that a person is asked about what would happen now"}
+	}
+	return nil
+}
+
+// look runs the preview and returns what it showed, its command lines at once, for a person waits. Of several, what each
+// showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
+func (c *course) look(ctx context.Context) (string, error) {
+	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
+	var looking sync.WaitGroup
+	for i, job := range c.looks {
+		looking.Go(func() { seen[i], errs[i] = c.lookOnce(ctx, job) })
+	}
+	looking.Wait()
+	var all strings.Builder
+	for i, s := range seen {
+		if errs[i] != nil {
+			return "", errs[i]
+		}
+		if len(seen) > 1 {
+			fmt.Fprintf(&all, "[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
+		}
+		all.WriteString(s.String())
+	}
+	return all.String(), nil
+}
+
+func (c *course) lookOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
+	defer func() {
+		if p := recover(); p != nil { // nobody else would catch it in this goroutine
+			err = c.caught(p)
+		}
+	}()
+	run, err := c.Runners[c.manifest.Isolation].Plan(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := run.Close(); cerr != nil {
+			c.Log.Warn("closing a preview", "receipt", c.receipt, "err", cerr)
+		}
+	}()
+	cage := run.Cage()
+	switch {
+	case cage.Kind != c.run.Cage().Kind:
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "its cage would be " + cage.Kind + " and not the call's"}
+	case cage.Changed(): // nobody has said yet that it may run
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
+			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
+	}
+	out = newSight(previewKept)
+	said := newSight(causeKept)
+	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: said})
+	switch {
+	case err != nil:
+		return nil, err
+	case exit.TimedOut:
+		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s took more than %s", job.Command, job.Timeout)}
+	case exit.Over != "":
+		err = &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over}
+	case exit.Code != 0:
+		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s ended with exit code %d", job.Command, exit.Code)}
+	}
+	if err != nil { // the agent learns no more: nobody has let it read anything yet
+		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", c.hide(said.kept()))
+		return nil, err
+	}
+	return out, nil
+}
+
+// sight keeps the first bytes of a stream, and the digest of all of it.
+type sight struct {
+	first []byte
+	limit int
+	n     int64
+	sum   hash.Hash
+}
+
+func newSight(limit int) *sight { return &sight{limit: limit, sum: sha256.New()} }
+
+func (s *sight) Write(b []byte) (int, error) {
+	s.first = append(s.first, b[:min(len(b), s.limit-len(s.first))]...)
+	s.n += int64(len(b))
+	return s.sum.Write(b)
+}
+
+func (s *sight) kept() string { return string(s.first) }
+
+// String is all of it, or its beginning and what names the rest.
+func (s *sight) String() string {
+	if s.n == int64(len(s.first)) {
+		return s.kept()
+	}
+	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first, s.n, hex.EncodeToString(s.sum.Sum(nil)))
+}
+
+// fitting cuts a text to what takes previewShown bytes where a question is kept: quoted, and quoted once more as JSON.
+func fitting(s string) string {
+	left := previewShown
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == '"' || r == '\\':
+			left -= 4
+		case r >= 0x20 && r <= 0x7e:
+			left--
+		case r == utf8.RuneError && n == 1:
+			left -= len(`\\x{00}`)
+		default:
+			left -= len(fmt.Sprintf(`\\u{%x}`, r))
+		}
+		if left < 0 {
+			return s[:i] + "[cut here: the answer is to all of it]"
+		}
+		i += n
+	}
+	return s
+}

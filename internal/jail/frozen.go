@@ -1,0 +1,116 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// frozenDir holds what files held when a person was asked about them. Nothing in it is ever executed.
+const frozenDir = "/.frozen"
+
+// frozenMark stands in a plan where a copied program has its digest: what a frozen file holds is the question's to say,
+// since a plan is kept in clear.
+const frozenMark = "frozen"
+
+// sealed are what a memfd must have, so that nobody can change it, nor whoever made it (fcntl(2)).
+const sealed = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+
+// bindFrozen shows a file as it was when it was asked about, in place of what lies at its path by now.
+func (r *run) bindFrozen(l *layout, p bailey.Place) error {
+	var st, held unix.Stat_t
+	if p.File == nil || p.Frozen.File == nil || p.Write {
+		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " is no file that can be frozen"}
+	}
+	if err := unix.Fstat(int(p.File.Fd()), &st); err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+	}
+	seals, err := unix.FcntlInt(p.Frozen.File.Fd(), unix.F_GET_SEALS, 0)
+	if err == nil {
+		err = unix.Fstat(int(p.Frozen.File.Fd()), &held)
+	}
+	if err != nil || seals&sealed != sealed || held.Size != p.Frozen.Size || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return &bailey.Error{Kind: bailey.Internal, Message: "the copy of " + p.Path + " is not sealed, or of something else", Err: err}
+	}
+	b, err := l.admit(p.Path, &st)
+	if err != nil {
+		return err
+	}
+	b.attrs, b.frozen = readOnly|inert, p.Frozen
+	if old, ok := l.binds[p.Path]; ok && (old.frozen == nil || old.frozen.File != p.Frozen.File) {
+		return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is bound twice, as different things", Hint: "name it in one input"}
+	}
+	if r.frozen[p.Path] == nil {
+		if r.frozen[p.Path], err = duplicate(p.Frozen.File); err != nil {
+			return err
+		}
+	}
+	l.binds[p.Path] = b
+	return nil
+}
+
+// stays refuses a frozen file that lies in another place: the host takes a mount in its directory away by replacing what is
+// beneath (rename(2)), and the tool would read what lies there then.
+func (l *layout) stays() error {
+	for target, b := range l.binds {
+		if over, ok := l.covered(target); b.frozen != nil && ok {
+			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s lies in %s and cannot be kept as it was", target, over.target),
+				Hint: "name the directory alone, or a file outside it"}
+		}
+	}
+	return nil
+}
+
+// freeze has PID 1 write each frozen file into a tmpfs of its own, which then turns read-only, and tells where each lies
+// by its target.
+func (l *layout) freeze(p *plan, lies map[string]string) {
+	targets := l.frozen()
+	if len(targets) == 0 {
+		return
+	}
+	const page = 64 << 10 // no architecture has larger ones
+	size := int64(page)
+	for _, t := range targets {
+		size += (l.binds[t].frozen.Size + page - 1) / page * page
+	}
+	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	p.add("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	for i, t := range targets {
+		lies[t] = fmt.Sprintf("%s/%d", frozenDir[1:], i)
+		p.add("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t], frozenMark)
+	}
+	p.add("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
+}
+
+// frozen are the targets of what is shown as it was.
+func (l *layout) frozen() (targets []string) {
+	for t, b := range l.binds {
+		if b.frozen != nil {
+			targets = append(targets, t)
+		}
+	}
+	slices.Sort(targets)
+	return targets
+}
+
+// ofFrozen tells whether a step writes a frozen file. What that holds is no part of a plan, so a plan with one is served
+// to one call alone.
+func ofFrozen(s inside.Step) bool { return s.Op == inside.Copy && len(s.S) > 2 && s.S[2] == frozenMark }
+
+// original is what a Copy is made of.
+func (r *run) original(s inside.Step) (*os.File, error) {
+	if !ofFrozen(s) {
+		return r.copyOf(s.S[0])
+	}
+	if r.frozen[s.S[0]] == nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + s.S[0] + " was made"}
+	}
+	return duplicate(r.frozen[s.S[0]])
+}

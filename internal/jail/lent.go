@@ -1,0 +1,114 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// lentDir holds the files that are lent for a call: a tmpfs of that call's own, which goes with it.
+const lentDir = "/run/bailey/secrets"
+
+// maxLent bounds, in bytes, all files that one call is lent.
+const maxLent = 1 << 20
+
+// lentEnv are the variables that hold the paths of lent files.
+func lentEnv(names []string) (env []string) {
+	for _, name := range names {
+		env = append(env, name+"="+filepath.Join(lentDir, name))
+	}
+	return env
+}
+
+// lend has PID 1 write what is lent into memory that turns read-only before there is a tool. The values come by descriptor
+// when the call starts, and are in no plan.
+func (l *layout) lend(p *plan) {
+	if len(l.lent) == 0 {
+		return
+	}
+	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	p.add("tmp-private", inside.Tmpfs, []uint64{flags}, lentDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", 2*maxLent, len(l.lent)+16))
+	for _, name := range l.lent {
+		p.add("tmp-private", inside.Lend, []uint64{0, 0o400, 0}, name, filepath.Join(lentDir, name)[1:])
+	}
+	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, lentDir[1:])
+}
+
+// A loan is the lent files of a run by their variables, in sealed memory until it ends.
+type loan map[string]*os.File
+
+// borrow puts values where PID 1 can read them: each that was planned, and no other.
+func borrow(planned []string, files []bailey.LentFile) (held loan, err error) {
+	held = loan{}
+	defer func() {
+		if err != nil {
+			held.giveBack()
+		}
+	}()
+	total := 0
+	for _, f := range files {
+		total += len(f.Value.Reveal())
+		switch {
+		case !slices.Contains(planned, f.Env) || held[f.Env] != nil:
+			return held, &bailey.Error{Kind: bailey.Internal, Message: f.Env + " was lent as a file and not planned so"}
+		case total > maxLent:
+			return held, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("what is lent as files has more than %d bytes with %s", maxLent, f.Env),
+				Hint: "bind the credential to a smaller value"}
+		}
+		if held[f.Env], err = inMemory(f.Value); err != nil {
+			return held, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for " + f.Env, Err: err}
+		}
+	}
+	for _, name := range planned {
+		if held[name] == nil {
+			return held, &bailey.Error{Kind: bailey.Internal, Message: name + " was planned as a lent file and not lent"}
+		}
+	}
+	return held, nil
+}
+
+func inMemory(value bailey.Secret) (*os.File, error) {
+	memory, err := memfd()
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.WriteString(memory, value.Reveal()); err == nil {
+		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, sealed)
+	}
+	if err != nil {
+		memory.Close()
+		return nil, err
+	}
+	return memory, nil
+}
+
+func (l loan) giveBack() {
+	for _, f := range l {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// hand gives a descriptor of its own to PID 1, whose step learns the size.
+func (l loan) hand(s *inside.Step) (*os.File, error) {
+	f := l[s.S[0]]
+	if f == nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: s.S[0] + " was not lent"}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	s.N[2] = uint64(st.Size)
+	return duplicate(f)
+}
