@@ -65,7 +65,7 @@ func (h holder) entry(roles ...string) string {
 
 func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	t.Helper()
-	ktest.Require(t, "userns", "netns")
+	ktest.Require(t, "userns", "netns", "go")
 	base, err := fs.ReadFile(packs.FS, "base/pack.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func (b *brokered) ledgerText(t *testing.T) string {
 
 // TestBrokerGuide runs the block of docs/broker.md as it stands.
 func TestBrokerGuide(t *testing.T) {
-	ktest.Require(t, "userns", "netns", "ssh-keygen")
+	ktest.Require(t, "userns", "netns", "ssh-keygen", "go")
 	text, err := os.ReadFile("../../docs/broker.md")
 	if err != nil {
 		t.Fatal(err)
