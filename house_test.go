@@ -36,15 +36,17 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
+	"internal/notify":  {ours: []string{"."}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors
 	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
+	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
-		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig"},
+		"internal/jail", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	// for tests alone

@@ -62,7 +62,7 @@ func (a *app) approvalsVerb() *cobra.Command {
 		Use: "approvals", Short: "What waits for a person",
 		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
 	}
-	cmd.AddCommand(a.approvalsList(), a.approvalsShow())
+	cmd.AddCommand(a.approvalsList(), a.approvalsShow(), a.approvalsServe())
 	return cmd
 }
 

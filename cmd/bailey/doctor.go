@@ -93,6 +93,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	found = append(found, examinePolicy(home, s)...)
 	found = append(found, examineRedaction(home, s)...)
 	found = append(found, examineBroker(s)...)
+	found = append(found, examineNotify(s)...)
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))

@@ -20,6 +20,7 @@ type lore struct {
 	Pins     gateway.Digests          `json:"pins"`
 	Policy   appliedPolicy            `json:"policy,omitzero"`
 	Killed   gateway.Killed           `json:"killed,omitzero"`
+	Sessions gateway.IssuedSessions   `json:"sessions,omitempty"`
 	Asked    approve.State            `json:"asked,omitzero"`
 }
 
@@ -41,6 +42,8 @@ func folds() map[string]fold {
 				l.Killed = k
 			}
 		}),
+		gateway.IssueEvent:    foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		gateway.UseEvent:      foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
 		approve.QuestionEvent: foldAs(func(l *lore, q bailey.Question) { l.Asked.Asked(q) }),
 		approve.AnswerEvent:   foldAs(func(l *lore, e approve.Event) { l.Asked.Answered(e) }),
 		approve.UseEvent:      foldAs(func(l *lore, u approve.Use) { l.Asked.Used(u) }),

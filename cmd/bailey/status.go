@@ -38,6 +38,7 @@ type status struct {
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
 	Asked     *askedStatus          `json:"asked,omitempty"`
+	Notify    *notifyStatus         `json:"notify,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
@@ -154,6 +155,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
+	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
 	}
@@ -249,6 +251,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	}
 	if s.Asked != nil {
 		line("ASKED", "%s", s.Asked.words())
+	}
+	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
+		line("notify", "%s", shown(s.Notify.words()))
 	}
 	line("cage", "%s", s.Cage.words())
 	if s.Broker != nil {

@@ -78,8 +78,10 @@ func TestBoundThings(t *testing.T) {
 		"file": func(q *bailey.Question) {
 			q.Files = []bailey.FrozenFile{{Input: "body", Size: 1, SHA256: bailey.NewSecret("1")}}
 		},
-		"commit":     func(q *bailey.Question) { q.Preview = bailey.Preview{Argv: q.Argv, Output: plain("another")} },
-		"policy":     func(q *bailey.Question) { q.Rules = []bailey.Rule{{ID: "one", Count: 1, TTL: time.Minute, Digest: "other"}} },
+		"commit": func(q *bailey.Question) { q.Preview = bailey.Preview{Argv: q.Argv, Output: plain("another")} },
+		"policy": func(q *bailey.Question) {
+			q.Rules = []bailey.Rule{{ID: "one", Count: 1, TTL: time.Minute, Digest: "other"}}
+		},
 		"binary":     func(q *bailey.Question) { q.BinaryDigest = "other" },
 		"manifest":   func(q *bailey.Question) { q.Manifest = "other" },
 		"capability": func(q *bailey.Question) { q.Call = "git.pull" },
@@ -228,7 +230,9 @@ func TestLevel(t *testing.T) {
 	q := u.Open()[0].Question
 	refused(t, u, b, by("ada", q), bailey.Denied)
 	prove := u.c.Prove
-	u.c.Prove = func(text []byte, g Given) (Approver, error) { return Approver{Name: g.Person, Level: bailey.Local}, nil }
+	u.c.Prove = func(text []byte, g Given) (Approver, error) {
+		return Approver{Name: g.Person, Level: bailey.Local}, nil
+	}
 	refused(t, u, b, Given{Question: q.ID, Digest: q.Digest, Grant: true, Person: "me", Operator: "client"}, bailey.Denied)
 	u.c.Prove = func(text []byte, g Given) (Approver, error) {
 		by, err := prove(text, g)

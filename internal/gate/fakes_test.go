@@ -42,6 +42,9 @@ type world struct {
 	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
 	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
 	panicAt string
+	looking func(n int, job bailey.Job, s bailey.Streams) (bailey.Exit, error) // runs previews; n counts from 1
+	looked  int
+	changed bool                                         // a program is not what it was
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
 	closed  int
 	plan    string // of every cage
@@ -102,6 +105,20 @@ capabilities:
     inputSchema:
       type: object
       properties: {word: {type: string}, dir: {type: string, format: path}}
+      required: [word]
+  - name: put
+    description: put something
+    backend: {type: subprocess, command: put, args: ["--", "{{ input.word }}"], cwdFromInput: dir}
+    preview: {args: [[--look, "{{ input.word }}"], [--look, "{{ input.file }}"]]}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
+    isolation: jail
+    credentials: [{name: token, env: TOKEN}]
+    sandboxProfile: {fs: {rw: ["{{ input.dir }}"]}}
+    inputSchema:
+      type: object
+      properties: {word: {type: string}, dir: {type: string, format: path}, file: {type: string, format: path}, other: {type: string, format: path}}
       required: [word]
 `
 
@@ -253,7 +270,7 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 		return bailey.Place{}, p.placeErr
 	}
 	f, err := os.Open(p.t.TempDir())
-	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f}, err
+	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f, Write: in.Write}, err
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
@@ -282,13 +299,24 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	return bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	if r.w.changed {
+		cage.Programs = []bailey.Program{{Path: "/bin/put", Copied: true, Was: "another"}}
+	}
+	return cage
 }
 
 func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
 	if s.TTY != nil || s.Stdin != nil {
 		r.w.ttys++
+	}
+	if r.w.looking != nil && slices.Contains(r.job.Args, "--look") {
+		r.w.mu.Lock()
+		r.w.looked++
+		n := r.w.looked
+		r.w.mu.Unlock()
+		return r.w.looking(n, r.job, s)
 	}
 	if r.w.runErr != nil {
 		return bailey.Exit{}, r.w.runErr
@@ -299,7 +327,12 @@ func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	return r.w.run(lent, s)
 }
 
-func (r *fakeRun) Close() error { r.w.closed++; return nil }
+func (r *fakeRun) Close() error {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.closed++
+	return nil
+}
 
 func (w *world) EndSession(context.Context, bailey.SessionID) error { w.note("end runner"); return nil }
 

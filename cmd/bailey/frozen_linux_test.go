@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"bailey"
+	"bailey/internal/canon"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/ktest"
+	"bailey/pack"
+)
+
+// filesPack has what no built-in pack has: an input that is a file, and a credential that arrives in one.
+const filesPack = `
+name: files
+version: 1.0.0
+capabilities:
+  - name: send
+    risk: high
+    sideEffectClass: mutating
+    reversibility: irreversible
+    backend: {type: subprocess, command: cat, args: [--, "{{ input.file }}"]}
+    preview: {args: [--, "{{ input.file }}"]}
+    inputSchema: {type: object, required: [file], properties: {file: {type: string, format: path}}}
+  - name: token
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    backend: {type: subprocess, command: cat, args: [--, /run/bailey/secrets/TOKEN_FILE]}
+    credentials: [{name: token, env: TOKEN_FILE, file: true}]
+    inputSchema: {type: object}
+`
+
+// office is a gate with real places, a real redactor and real cages, where the test is policy and approver.
+type office struct {
+	t      *testing.T
+	gate   *gate.Gate
+	dir    string
+	asked  []bailey.Question
+	answer func(q bailey.Question) // what happens while somebody looks
+	files  []bailey.LentFile
+	refuse bool
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	ktest.Require(t, "userns", "netns", "cat")
+	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"files/pack.yaml": {Data: []byte(filesPack)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cages, err := jail.New(jail.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cages.Close() })
+	o.gate, err = gate.New(gate.Config{
+		Ledger: o, Catalog: catalog, Places: gateway.NewWorkspaces(nil, nil), Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
+		Lender: o, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: cages}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func (o *office) Open(context.Context, bailey.Intent) (func(bailey.Outcome) error, error) {
+	return func(bailey.Outcome) error { return nil }, nil
+}
+
+func (o *office) Decide(r bailey.Request) bailey.Decision {
+	if len(r.Approvals) > 0 || r.Capability == "files.token" {
+		return bailey.Decision{Effect: bailey.Allow}
+	}
+	return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "ask"}}}
+}
+
+func (o *office) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error) {
+	o.asked = append(o.asked, q)
+	o.answer(q)
+	if o.refuse {
+		return bailey.Answer{Pending: true}, nil
+	}
+	return bailey.Answer{Granted: []bailey.RuleID{"ask"}}, nil
+}
+
+func (o *office) End(bailey.SessionID) {}
+
+func (o *office) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) { return nil, nil }
+
+func (o *office) Lend(_ context.Context, l bailey.Loan) (bailey.Lease, error) {
+	if len(l.Wants) == 0 {
+		return bailey.Lease{}, nil
+	}
+	return bailey.Lease{IDs: []string{"l-1"}, Files: o.files}, nil
+}
+
+func (o *office) call(id bailey.CapabilityID, input map[string]any) bailey.Result {
+	return o.gate.Do(o.t.Context(), bailey.Call{Capability: id, Input: input, Door: "test", Dir: o.dir, Principal: bailey.Principal{Agent: "a"}, Session: bailey.Session{ID: "s-1"}})
+}
+
+func (o *office) write(name, content string) {
+	o.t.Helper()
+	if err := os.WriteFile(filepath.Join(o.dir, name), []byte(content), 0o644); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// TestAttackFileAfterTheAnswer: whoever changes a file once a person has said yes changes nothing, however it is done.
+func TestAttackFileAfterTheAnswer(t *testing.T) {
+	for name, attack := range map[string]func(o *office, path string) error{
+		"written": func(o *office, p string) error { o.write("mail", "evil"); return nil },
+		"replaced": func(o *office, p string) error {
+			o.write("evil", "evil")
+			return os.Rename(filepath.Join(o.dir, "evil"), p)
+		},
+		"linked":  func(o *office, p string) error { o.write("evil", "evil"); os.Remove(p); return os.Symlink("evil", p) },
+		"removed": func(_ *office, p string) error { return os.Remove(p) },
+		"through another name": func(o *office, p string) error {
+			if err := os.Link(p, p+".link"); err != nil {
+				return err
+			}
+			o.write("mail.link", "evil")
+			return nil
+		},
+	} {
+		o := newOffice(t)
+		o.write("mail", "harmless")
+		o.answer = func(bailey.Question) {
+			if err := attack(o, filepath.Join(o.dir, "mail")); err != nil {
+				t.Error(name, err)
+			}
+		}
+		res := o.call("files.send", map[string]any{"file": "mail"})
+		if res.Err != nil || string(res.Stdout) != "harmless" {
+			t.Errorf("%s: %q, %v", name, res.Stdout, res.Err)
+		}
+		q := o.asked[0]
+		if q.Contents != bailey.Bound || len(q.Files) != 1 || q.Files[0].Size != 8 || q.Preview.Output.Text != "harmless" {
+			t.Errorf("%s: contents %s, %+v, %q", name, q.Contents, q.Files, q.Preview.Output.Text)
+		}
+	}
+}
+
+// TestAttackFileOfAParkedCall: a call that comes back is the same one only while its file is; then it asks anew.
+func TestAttackFileOfAParkedCall(t *testing.T) {
+	o := newOffice(t)
+	o.refuse = true
+	key := []byte("the home's")
+	subject := func() string {
+		t.Helper()
+		if res := o.call("files.send", map[string]any{"file": "mail"}); !errors.Is(res.Err, bailey.Denied) || res.Executed {
+			t.Fatal(res.Err)
+		}
+		s, _ := canon.Subject(o.asked[len(o.asked)-1], key)
+		return s
+	}
+	o.write("mail", "harmless")
+	first := subject()
+	if again := subject(); again != first {
+		t.Error("the same call is another one")
+	}
+	o.write("mail", "harmles5") // as long as it was
+	if subject() == first {
+		t.Error("another content is the same call: an answer to the one would let the other through")
+	}
+	os.Remove(filepath.Join(o.dir, "mail"))
+	o.write("mail", "harmless")
+	if subject() != first {
+		t.Error("the same content in another file is another call")
+	}
+}
+
+// TestLentFileIsRedacted: what a tool shows of what it was lent in a file is a token, and the next call has none of it.
+func TestLentFileIsRedacted(t *testing.T) {
+	o := newOffice(t)
+	o.files = []bailey.LentFile{{Env: "TOKEN_FILE", Value: bailey.NewSecret("kSd83jfLwq0\n")}}
+	res := o.call("files.token", nil)
+	if res.Err != nil || strings.Contains(string(res.Stdout), "kSd83") || !strings.Contains(string(res.Stdout), "[REDACTED_LEASE_1]") {
+		t.Errorf("%q, %v", res.Stdout, res.Err)
+	}
+	o.files = nil
+	if res := o.call("files.token", nil); res.Err == nil || res.Executed || strings.Contains(res.Err.Error(), "kSd83") {
+		t.Errorf("a call that was lent nothing ran: %q, %v", res.Stdout, res.Err)
+	}
+}
