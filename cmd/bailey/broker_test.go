@@ -47,6 +47,7 @@ capabilities:
 
 const demoRules = `
 @id("demo-free") permit (principal, action == Action::"demo.free", resource);
+@id("demo-file") permit (principal, action == Action::"demo.file", resource);
 @id("demo-held") permit (principal, action == Action::"demo.held", resource);
 @id("demo-asks") @reason("it prints a secret") @approval("role=sre,count=1,ttl=10m")
 forbid (principal, action == Action::"demo.held", resource)
@@ -72,7 +73,8 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	}
 	files := fstest.MapFS{"base/pack.yaml": {Data: base}}
 	head, one, _ := strings.Cut(demo, "capabilities:\n")
-	files["demo/pack.yaml"] = &fstest.MapFile{Data: []byte(head + "capabilities:\n" + strings.ReplaceAll(one, "NAME", "free") + strings.ReplaceAll(one, "NAME", "held"))}
+	inFile := strings.NewReplacer("NAME", "file", `printf "out %s\n" "$DEMO_TOKEN"; printf "err %s\n" "$DEMO_TOKEN" >&2`, `read -r v <"$DEMO_TOKEN"; printf "out %s\n" "$v"`, "name: NAME, env: DEMO_TOKEN", "name: free, env: DEMO_TOKEN, file: true").Replace(one)
+	files["demo/pack.yaml"] = &fstest.MapFile{Data: []byte(head + "capabilities:\n" + strings.ReplaceAll(one, "NAME", "free") + strings.ReplaceAll(one, "NAME", "held") + inFile)}
 	catalog, err := pack.LoadBuiltin(files)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +191,11 @@ func TestLentByAnotherUser(t *testing.T) {
 		t.Errorf("%+v\n%s%s", res, res.Stdout, res.Stderr)
 	}
 	b.nowhere(t, res)
+	res = b.calls(t, "demo.file", "/", nil)
+	if !res.Executed || res.ExitCode != 3 || !strings.Contains(string(res.Stdout), "out [REDACTED_") {
+		t.Errorf("in a file: %+v\n%s%s", res, res.Stdout, res.Stderr)
+	}
+	b.nowhere(t, res)
 	if res := b.held(t, ada); !res.Executed || !strings.Contains(string(res.Stdout), "out [REDACTED_") {
 		t.Errorf("%+v", res)
 	}
@@ -198,7 +205,7 @@ func TestLentByAnotherUser(t *testing.T) {
 	}
 	b.nowhere(t, res)
 	journal, err := os.ReadFile(filepath.Join(b.dir, "state", "journal"))
-	if err != nil || strings.Count(string(journal), `"lend"`) != 2 || strings.Count(string(journal), `"why":"returned"`) != 2 || strings.Contains(string(journal), lentValue) {
+	if err != nil || strings.Count(string(journal), `"lend"`) != 3 || strings.Count(string(journal), `"why":"returned"`) != 3 || strings.Contains(string(journal), lentValue) {
 		t.Errorf("%s %v", journal, err)
 	}
 	ledger := b.ledgerText(t)
