@@ -88,7 +88,22 @@ func (j *journal) read(name string) error {
 	if err != nil {
 		return damaged(name, "ends in half a line, which cannot be cut off", err)
 	}
+	if end > 0 {
+		return nil
+	}
+	if err := syncDir(filepath.Dir(name)); err != nil { // a new one has to be found again
+		return damaged(name, "cannot be made durable", err)
+	}
 	return nil
+}
+
+// syncDir makes the names in a directory durable (fsync(2)).
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // lines learns every whole line, and returns where the last ends.
