@@ -65,7 +65,8 @@ type Question struct {
 	Rules        []Rule       `json:"-"`
 	Nonce        string       `json:"-"` // these and what follows are the approver's to set
 	AskedAt      time.Time    `json:"askedAt"`
-	Expires      time.Time    `json:"expires"`
+	Expires      time.Time    `json:"expires"` // it can be answered until then
+	Until        time.Time    `json:"-"`       // what is granted runs by then at the latest
 	Text         string       `json:"text"`
 	Digest       string       `json:"digest"` // SHA-256 of Text, hex
 	// Subject is one for all questions about the same call of the same session, and Alike for those of every session.

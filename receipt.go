@@ -69,7 +69,8 @@ type Outcome struct {
 	Redactions     int        `json:"redactions,omitempty"`
 	Restored       []string   `json:"restored,omitempty"` // categories of secrets that the input was given back
 	Leases         []string   `json:"leases,omitempty"`   // mint ids
-	Approval       ApprovalID `json:"approval,omitempty"`
+	Approval       ApprovalID `json:"approval,omitempty"` // the question that was answered, which may be an earlier call's
+	Standing       []GrantID  `json:"standing,omitempty"` // by grants that stand
 	EndedAt        time.Time  `json:"endedAt"`
 }
 

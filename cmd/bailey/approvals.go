@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,21 +12,45 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
+	"bailey/internal/canon"
 	"bailey/internal/gateway"
 )
 
-// openQuestion is a question that waits for a person, as JSON.
+// openQuestion is a question as JSON: one that waits for a person, for its call to come back, or that is over.
 type openQuestion struct {
 	bailey.Question
-	Waits   bool            `json:"waits"` // a caller stays for the answer
+	State   string          `json:"state"`           // open, granted, over
+	Waits   bool            `json:"waits"`           // a caller stays for the answer
+	RunBy   time.Time       `json:"runBy,omitzero"`  // of one that is granted
+	Ended   string          `json:"ended,omitempty"` // of one that is over: how
 	Agent   string          `json:"agent"`
+	Impact  string          `json:"impact"`
 	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
 	Argv    []string        `json:"argv"`   // as it may be read; the text has it escaped
+	Preview string          `json:"preview,omitempty"`
 	Rules   []bailey.Rule   `json:"rules"`
 	Open    bool            `json:"contentsNotBound"`
 	Roles   []string        `json:"roles"` // that each who grants it holds
 	Count   int             `json:"count"` // of how many
+	Level   bailey.Level    `json:"level,omitempty"`
 	Answers []approve.Event `json:"answers"`
+}
+
+const stateOpen, stateGranted, stateOver = "open", "granted", "over"
+
+// newQuestion shows what stands in the text of a question.
+func newQuestion(q bailey.Question) openQuestion {
+	o := openQuestion{Question: q, State: stateOpen, Agent: q.Principal.Agent, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: q.Rules,
+		Open: q.Contents == bailey.NotBound, Answers: []approve.Event{}}
+	for _, in := range q.Inputs {
+		o.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
+	}
+	for _, arg := range q.Argv {
+		o.Argv = append(o.Argv, arg.Text)
+	}
+	w := bailey.Combine(q.Rules)
+	o.Roles, o.Count, o.Level = w.Roles, w.Count, w.Level
+	return o
 }
 
 type questionList struct {
@@ -37,24 +59,29 @@ type questionList struct {
 
 func (a *app) approvalsVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "approvals", Short: "Questions that wait for a person",
+		Use: "approvals", Short: "What waits for a person",
 		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
 	}
-	cmd.AddCommand(a.approvalsList(), a.approvalsShow())
+	cmd.AddCommand(a.approvalsList(), a.approvalsShow(), a.approvalsServe())
 	return cmd
 }
 
 func (a *app) approvalsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The questions that are open, oldest first", Args: cobra.NoArgs,
+		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return look(cmd.Context(), a, gateway.Query{Verb: "approvals"}, func(l questionList) {
 				if len(l.Approvals) == 0 {
 					fmt.Fprintln(a.stdout, "no question is open")
 				}
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-				for _, q := range l.Approvals {
-					fmt.Fprintf(w, "%s\t%s\tby %s\t%s\t%s\tuntil %s\n", q.ID, cell(string(q.Call)), cell(q.Agent), cell(strings.TrimSpace(q.Inputs)), q.waits(), q.Expires.Local().Format(time.TimeOnly))
+				for i, q := range l.Approvals {
+					words := fmt.Sprintf("%s\tby %s\t%s\t%s", cell(string(q.Call)), cell(q.Agent), cell(strings.TrimSpace(q.Inputs)), q.waits())
+					if i > 0 && l.Approvals[i-1].Alike == q.Alike {
+						words = "the same\t\t\t" + q.waits()
+					}
+					fmt.Fprintf(w, "%s\t%s\tuntil %s\n", q.ID, words, q.until().Local().Format(time.TimeOnly))
 				}
 				w.Flush()
 			})
@@ -63,18 +90,28 @@ func (a *app) approvalsList() *cobra.Command {
 }
 
 func (q openQuestion) waits() string {
-	if q.Waits {
+	switch {
+	case q.State == stateGranted:
+		return "granted, not used yet"
+	case q.Waits:
 		return "waits"
 	}
-	return "nobody waits"
+	return "parked"
+}
+
+func (q openQuestion) until() time.Time {
+	if q.State == stateGranted {
+		return q.RunBy
+	}
+	return q.Expires
 }
 
 func (a *app) approvalsShow() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "All that a question asks",
-		Long: `Show an open question whole: the text that an answer binds, and what it takes to grant it. docs/approvals.md says how to
-read the text.
+		Long: `Show a question whole: the text that an answer binds, and what it takes to grant it, or how it ended. docs/approvals.md
+says how to read the text.
 
 With --text it prints the text alone, byte for byte, which is what is signed:
 
@@ -103,7 +140,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 	return cmd
 }
 
-// questionOf asks for one open question, and sees that its text is the one that its digest names.
+// questionOf asks for one question, and sees that its text is the one that its digest names. What else is shown of it is
+// read from the text here.
 func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion, error) {
 	var l questionList
 	if err := c.Look(ctx, gateway.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
@@ -113,8 +151,8 @@ func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion
 		return openQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
 	}
 	q := l.Approvals[0]
-	if sum := sha256.Sum256([]byte(q.Text)); hex.EncodeToString(sum[:]) != q.Digest || string(q.ID) != id {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Hint: "do not answer it; bailey gateway stop"}
+	if text, err := canon.Parse(q.Text); err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
+		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
 	return q, nil
 }
@@ -126,48 +164,88 @@ func (q openQuestion) words() string {
 		fmt.Fprintf(&b, "  %s\n", shown(line))
 	}
 	fmt.Fprintf(&b, "\nreads     %s\n", shown(strings.Join(q.Argv, " ")))
+	for i, line := range splitLines(q.Preview) {
+		fmt.Fprintf(&b, "%-9s %s\n", map[bool]string{true: "shows"}[i == 0], shown(line))
+	}
 	fmt.Fprintf(&b, "call      %s%s, by %s\n", shown(string(q.Call)), shown(q.Inputs), shown(q.Agent))
+	fmt.Fprintf(&b, "impact    %s\n", shown(q.Impact))
 	if q.Open {
 		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
 	}
 	for _, r := range q.Rules {
-		fmt.Fprintf(&b, "asked by  %s (%s): %s\n", r.ID, shown(r.Source), shown(r.Reason))
+		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, shown(r.Source)), " ()"), shown(r.Reason))
 	}
-	fmt.Fprintf(&b, "wants     %s", counts(q.Count, "answer"))
-	if len(q.Roles) > 0 {
-		fmt.Fprintf(&b, ", each by somebody with %s", strings.Join(q.Roles, ", "))
-	}
+	b.WriteString("wants     " + q.wanted())
 	for _, e := range q.Answers {
-		fmt.Fprintf(&b, "; %s has granted it (%s)", shown(e.Name), e.Level)
+		if e.Granted {
+			fmt.Fprintf(&b, "; %s has granted it (%s)", shown(e.Name), e.Level)
+		}
 	}
-	fmt.Fprintf(&b, "\ncaller    %s\ndigest    %s\nexpires   %s\n", q.waits(), q.Digest, q.Expires.Local().Format(time.RFC3339))
+	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stands(), q.Digest)
 	return b.String()
 }
 
-// approvals is a look: the questions that are open, or the one that is named.
+// wanted says who has to grant it.
+func (q openQuestion) wanted() string {
+	words := counts(q.Count, "answer")
+	if q.Level != "" {
+		words += " that is " + string(q.Level)
+	}
+	if len(q.Roles) > 0 {
+		words += ", each by somebody with " + strings.Join(q.Roles, ", ")
+	}
+	return words
+}
+
+// stands says how it stands.
+func (q openQuestion) stands() string {
+	if q.State == stateOver {
+		return "over: " + shown(q.Ended)
+	}
+	return q.waits() + ", until " + q.until().Local().Format(time.RFC3339)
+}
+
+// approvals is a look: the questions that are open, those about the same call together, or the one that is named, which
+// may be over.
 func (s *stack) approvals(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
 	id := bailey.ApprovalID(text(q.Args, "id"))
 	out := questionList{Approvals: []openQuestion{}}
 	for _, o := range s.queue.Open() {
-		if id != "" && o.ID != id {
-			continue
+		if id == "" || o.ID == id {
+			out.Approvals = append(out.Approvals, seen(o))
 		}
-		shown := openQuestion{Question: o, Waits: o.Patience > 0, Agent: o.Principal.Agent, Rules: o.Rules, Open: o.Contents == bailey.NotBound, Answers: s.queue.Answers(o.ID)}
-		for _, in := range o.Inputs {
-			shown.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
-		}
-		for _, arg := range o.Argv {
-			shown.Argv = append(shown.Argv, arg.Text)
-		}
-		w := bailey.Combine(o.Rules)
-		shown.Roles, shown.Count = w.Roles, w.Count
-		if id == "" {
-			shown.Text = "" // a list stays short; its questions have their digests
-		}
-		out.Approvals = append(out.Approvals, shown)
 	}
-	if id != "" && !slices.ContainsFunc(out.Approvals, func(o openQuestion) bool { return o.ID == id }) {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; bailey receipts list shows how calls ended"}
+	if id == "" {
+		together(out.Approvals)
+		return out, nil
+	}
+	if len(out.Approvals) == 0 {
+		past, err := s.pastQuestion(id)
+		if err != nil {
+			return nil, err
+		}
+		out.Approvals = append(out.Approvals, past)
 	}
 	return out, nil
+}
+
+func seen(o approve.Seen) openQuestion {
+	q := newQuestion(o.Question)
+	q.Waits = o.Waits > 0
+	if q.Answers = o.Answers; !o.Granted.IsZero() {
+		q.State, q.RunBy = stateGranted, o.RunBy
+	}
+	return q
+}
+
+// together sorts what is alike behind the oldest of it, and keeps the list short: its questions have their digests.
+func together(list []openQuestion) {
+	first := map[string]int{}
+	for i := range list {
+		list[i].Text = ""
+		if _, ok := first[list[i].Alike]; !ok {
+			first[list[i].Alike] = i
+		}
+	}
+	slices.SortStableFunc(list, func(a, b openQuestion) int { return first[a.Alike] - first[b.Alike] })
 }

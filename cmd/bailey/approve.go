@@ -27,38 +27,58 @@ const maxDenial = 400
 type answered struct {
 	OK bool `json:"ok"`
 	approve.Tally
-	ID bailey.ApprovalID `json:"id"`
+	ID     bailey.ApprovalID `json:"id"`
+	waited bool              // a caller stays
+}
+
+// answering is how a person answers, as the flags say it.
+type answering struct {
+	key, signature string
+	long           string // for how long the grant stands; "" is this once
+	yes            bool
 }
 
 func (a *app) approveVerb() *cobra.Command {
-	var key, signature string
-	var yes bool
+	var how answering
 	cmd := &cobra.Command{
-		Use: "approve ID", Short: "Grant what a question asks",
-		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it.
+		Use: "approve ID…", Short: "Grant what a question asks",
+		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it; one whose
+caller went away runs when the same call comes again, once. bailey deny takes it back until then.
 
 Once settings.yaml names approvers the answer has to be signed by one of them: with --key by ssh-keygen here and now,
 with --signature elsewhere, over what bailey approvals show ID --text prints.
 
+With --for the grant stands: so long the rules that ask let the same capability of the same agent through, whatever its
+arguments. What is signed then is the grant's own text. bailey grants lists and revokes what stands.
+
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
-		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk",
-		Args:    oneArg("a question: bailey approvals list"),
+		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk\n  bailey approve a-… --for 1h",
+		Args:    someArgs("a question: bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if key != "" && signature != "" {
+			switch {
+			case how.key != "" && how.signature != "":
 				return &bailey.Error{Kind: bailey.Invalid, Message: "--key and --signature exclude each other", Hint: "bailey approve --help"}
+			case how.signature != "" && (len(args) > 1 || how.long != ""):
+				return &bailey.Error{Kind: bailey.Invalid, Message: "a signature made elsewhere is of one question's text", Hint: "name one question, without --for; or sign with --key"}
 			}
-			return a.approve(cmd.Context(), args[0], key, signature, yes)
+			for _, id := range args {
+				if err := a.approve(cmd.Context(), id, how); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&key, "key", "", "sign with this SSH key, a `file`")
-	f.StringVar(&signature, "signature", "", "a detached SSH signature of the text, a `file`")
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
+	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
+	f.StringVar(&how.long, "for", "", "let the grant stand for this `long`, as in 1h30m; at most a day")
+	f.BoolVar(&how.yes, "yes", false, "do not ask")
 	return cmd
 }
 
-func (a *app) approve(ctx context.Context, id, key, signature string, yes bool) error {
-	op, err := a.operator("approve", yes)
+func (a *app) approve(ctx context.Context, id string, how answering) error {
+	op, err := a.operator("approve", how.yes)
 	if err != nil {
 		return err
 	}
@@ -67,32 +87,44 @@ func (a *app) approve(ctx context.Context, id, key, signature string, yes bool) 
 		return err
 	}
 	q, err := questionOf(ctx, c, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case q.State == stateOver:
+		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open: %s", id, visible(q.Ended)), Hint: "bailey approvals list shows those that are"}
 	}
-	if !yes || !a.json {
+	if !how.yes || !a.json {
 		fmt.Fprint(a.dialog(), q.words())
 	}
-	if !yes {
+	if how.long != "" {
+		return a.approveFor(ctx, c, op, q, how)
+	}
+	if !how.yes {
 		if err := a.confirm(ctx, "Grant this?"); err != nil {
 			return err
 		}
 	}
 	query := map[string]any{"id": id, "digest": q.Digest}
-	switch {
-	case key != "":
-		query["signature"], err = signAnswer(ctx, key, q.Text)
-	case signature != "":
-		query["signature"], err = readSignature(signature, canon.Namespace)
-	}
-	if err != nil {
+	if query["signature"], err = how.signed(ctx, q.Text); err != nil {
 		return err
 	}
 	out := answered{ID: q.ID}
 	if err := act(ctx, c, op, approveVerb, query, &out.Tally); err != nil {
 		return err
 	}
+	out.waited = q.Waits
 	return a.answered(out)
+}
+
+// signed is the signature over a text, "" for none.
+func (h answering) signed(ctx context.Context, text string) (string, error) {
+	switch {
+	case h.key != "":
+		return signAnswer(ctx, h.key, text)
+	case h.signature != "":
+		return readSignature(h.signature, canon.Namespace)
+	}
+	return "", nil
 }
 
 // answered says what an answer came to.
@@ -102,8 +134,10 @@ func (a *app) answered(out answered) error {
 	}
 	var err error
 	switch {
-	case out.Granted:
+	case out.Granted && out.waited:
 		_, err = fmt.Fprintln(a.stdout, "granted: the policy of now decides, and the call goes on")
+	case out.Granted:
+		_, err = fmt.Fprintln(a.stdout, "granted: nobody waits for it now, and the same call runs once when it comes again")
 	case out.Settled:
 		_, err = fmt.Fprintln(a.stdout, "denied")
 	default:
@@ -127,9 +161,10 @@ func signAnswer(ctx context.Context, key, text string) (string, error) {
 func (a *app) denyVerb() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "deny ID", Short: "Refuse what a question asks",
-		Long: "Refuse a question: its call ends. Everybody may. The reason is told to the agent, and stands in the ledger.",
-		Args: oneArg("a question: bailey approvals list"),
+		Use: "deny ID…", Short: "Refuse what a question asks",
+		Long: `Refuse a question: its call ends, and the same call is answered so for ten minutes. What was granted and has not run yet is
+taken back. Everybody may. The reason is told to the agent, and stands in the ledger.`,
+		Args: someArgs("a question: bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(reason) > maxDenial || !utf8.ValidString(reason) {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", maxDenial), Hint: "say less, or nothing"}
@@ -138,11 +173,16 @@ func (a *app) denyVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := answered{ID: bailey.ApprovalID(args[0])}
-			if err := c.Look(cmd.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": args[0], "reason": reason}}, &out.Tally); err != nil {
-				return err
+			for _, id := range args {
+				out := answered{ID: bailey.ApprovalID(id)}
+				if err := c.Look(cmd.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": id, "reason": reason}}, &out.Tally); err != nil {
+					return err
+				}
+				if err := a.answered(out); err != nil {
+					return err
+				}
 			}
-			return a.answered(out)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in words for the agent")

@@ -52,10 +52,14 @@ func (h holder) public() []byte {
 }
 
 func (h holder) sign(text, namespace string) string {
+	return enveloped(h.public(), text, namespace, func(data []byte) []byte { return fields("ssh-ed25519", string(ed25519.Sign(h.key, data))) })
+}
+
+// enveloped is an SSHSIG of text by whoever makes the signature proper (PROTOCOL.sshsig).
+func enveloped(public []byte, text, namespace string, sign func(data []byte) []byte) string {
 	sum := sha512.Sum512([]byte(text))
-	signed := append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...)
-	sig := fields("ssh-ed25519", string(ed25519.Sign(h.key, signed)))
-	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), fields(string(h.public()), namespace, "", "sha512", string(sig)))
+	sig := sign(append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), fields(string(public), namespace, "", "sha512", string(sig)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
 	for l := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
@@ -124,7 +128,7 @@ func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-
 	until(t, "a call waits", func() bool {
 		for _, o := range a.queue.Open() {
 			if !known[o.ID] {
-				q = o
+				q = o.Question
 			}
 		}
 		return q.ID != ""
@@ -181,7 +185,7 @@ func TestAnswersByKey(t *testing.T) {
 		t.Errorf("with the first revoked: %+v, %v", got, err)
 	}
 	a.trust(t, ada, bob)
-	events := a.queue.Answers(q.ID)
+	events := a.queue.Open()[0].Answers
 	if len(events) != 2 || events[0].Level != bailey.SignedSoftware || !strings.HasPrefix(events[0].Key, "SHA256:") || events[0].Signature == "" || events[0].Name != "ada" {
 		t.Errorf("answers %+v", events)
 	}
@@ -258,7 +262,7 @@ func TestAgentsCannotApprove(t *testing.T) {
 	if a.looks()[approveVerb] != nil {
 		t.Error("granting merely looks")
 	}
-	if open := a.queue.Open(); len(open) != 1 || len(a.queue.Answers(q.ID)) != 0 {
+	if open := a.queue.Open(); len(open) != 1 || len(open[0].Answers) != 0 {
 		t.Errorf("open: %+v", open)
 	}
 	if _, err := a.looks()[denyVerb](t.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {

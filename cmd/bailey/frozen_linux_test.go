@@ -98,6 +98,8 @@ func (o *office) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error
 	return bailey.Answer{Granted: []bailey.RuleID{"ask"}}, nil
 }
 
+func (o *office) End(bailey.SessionID) {}
+
 func (o *office) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) { return nil, nil }
 
 func (o *office) Lend(_ context.Context, l bailey.Loan) (bailey.Lease, error) {

@@ -101,7 +101,7 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 		`"tools/call","params":{"name":"redact","arguments":{"mode":"restore"}}`, `"tools/call","params":{"name":"redact.restore","arguments":{}}`,
 		`"redact","params":{"mode":"restore"}`, `"redact.restore","params":{}`, `"redactions"`,
 		`"tools/call","params":{"name":"policy.apply","arguments":{"dir":""}}`, `"policy.apply","params":{"dir":""}`, `"policy.compare","params":{"dir":"/tmp"}`,
-		`"tools/call","params":{"name":"resume","arguments":{}}`, `"resume"`, `"kill"`, `"policy.show"`, `"budget"`,
+		`"tools/call","params":{"name":"resume","arguments":{}}`, `"tools/call","params":{"name":"approvals.serve","arguments":{}}`, `"approvals.serve"`, `"session"`, `"resume"`, `"kill"`, `"policy.show"`, `"budget"`,
 	} {
 		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":%s}`+"\n", i+1, m)
 	}
@@ -135,7 +135,7 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 			}
 		}
 	}
-	if answers != 23 {
+	if answers != 26 {
 		t.Errorf("%d answers\n%s", answers, out)
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {

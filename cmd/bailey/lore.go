@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"bailey"
+	"bailey/internal/approve"
 	"bailey/internal/gateway"
 )
 
@@ -18,6 +20,8 @@ type lore struct {
 	Pins     gateway.Digests          `json:"pins"`
 	Policy   appliedPolicy            `json:"policy,omitzero"`
 	Killed   gateway.Killed           `json:"killed,omitzero"`
+	Sessions gateway.IssuedSessions   `json:"sessions,omitempty"`
+	Asked    approve.State            `json:"asked,omitzero"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -38,7 +42,14 @@ func folds() map[string]fold {
 				l.Killed = k
 			}
 		}),
-		gateway.ResumeEvent: foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
+		gateway.IssueEvent:    foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		gateway.UseEvent:      foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		approve.QuestionEvent: foldAs(func(l *lore, q bailey.Question) { l.Asked.Asked(q) }),
+		approve.AnswerEvent:   foldAs(func(l *lore, e approve.Event) { l.Asked.Answered(e) }),
+		approve.UseEvent:      foldAs(func(l *lore, u approve.Use) { l.Asked.Used(u) }),
+		approve.GrantEvent:    foldAs(func(l *lore, g approve.Standing) { l.Asked.Given(g) }),
+		approve.RevokeEvent:   foldAs(func(l *lore, r approve.Revoked) { l.Asked.Revoked(r) }),
+		gateway.ResumeEvent:   foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }
 

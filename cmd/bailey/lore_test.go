@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/approve"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/redact"
@@ -36,7 +37,23 @@ func examples(r *rand.Rand) map[string]func() any {
 	configured := func() any {
 		return configuration{Client: "claude-code", File: name(), Command: name(), Added: added(`{"a":1}`), Operator: gateway.Env}
 	}
+	issued := func() any {
+		return gateway.Issued{Session: bailey.SessionID(name()), Agent: name(), UID: r.IntN(9), At: time.Unix(r.Int64N(1e5), 0).UTC()}
+	}
+	id := func() bailey.ApprovalID { return bailey.ApprovalID(fmt.Sprintf("a-%d", r.IntN(12))) }
+	at := func() time.Time { return time.Unix(r.Int64N(1e9), 0).UTC() }
 	return map[string]func() any{
+		approve.QuestionEvent: func() any {
+			return bailey.Question{ID: id(), Text: name(), Alike: fmt.Sprint(r.IntN(5)), AskedAt: at(), Expires: at()}
+		},
+		approve.AnswerEvent: func() any {
+			return approve.Event{ID: id(), At: at(), Granted: r.IntN(2) == 0, Settled: r.IntN(2) == 0, Reason: name(), Name: []string{"", "ada"}[r.IntN(2)], Signature: name()}
+		},
+		approve.UseEvent: func() any { return approve.Use{Question: id(), Receipt: "r-1", At: at()} },
+		approve.GrantEvent: func() any {
+			return approve.Standing{ID: bailey.GrantID(id()), Text: name(), Until: at(), By: approve.Event{At: at()}}
+		},
+		approve.RevokeEvent: func() any { return approve.Revoked{ID: bailey.GrantID(id())} },
 		gateway.ApplyEvent: func() any {
 			return gateway.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: gateway.Terminal,
 				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}
@@ -50,6 +67,8 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
 		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
+		gateway.IssueEvent:  issued,
+		gateway.UseEvent:    issued,
 	}
 }
 
@@ -426,7 +445,7 @@ func TestEventsAreRefused(t *testing.T) {
 		if err := s.note(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1}); err != nil {
+		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1, "until": 1}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {
@@ -457,18 +476,32 @@ func TestLoreFormat(t *testing.T) {
 	l.Policy = appliedPolicy{Digest: "d", Policy: "e", Dir: "/r", Rules: 1, Tests: 2, Budgets: 3, Signer: &policySigner{"n", "k", true},
 		At: time.Unix(0, 0).UTC(), Operator: "o", Person: "p"}
 	l.Killed = gateway.Killed{At: time.Unix(0, 0).UTC(), Reason: "r", Person: "p", Calls: 4}
+	l.Sessions.Keep(gateway.Issued{Session: "s-1", Agent: "a", UID: 5, At: time.Unix(0, 0).UTC()})
+	when := time.Unix(0, 0).UTC()
+	answer := approve.Event{ID: "a", Receipt: "r", At: when, Granted: true, Settled: true, Reason: "w", Digest: "d", Name: "n", Level: bailey.Local, Key: "k", Roles: []string{"x"},
+		Signature: "s", Operator: "o", Standing: "g"}
+	l.Asked.Asked(bailey.Question{ID: "a", Receipt: "r", Call: "c.d", AskedAt: when, Expires: when, Text: "t", Digest: "d", Subject: "s", Alike: "k"})
+	l.Asked.Answered(answer)
+	l.Asked.Denied = map[string]approve.Denial{"k": {Question: "a", Reason: "w", At: when}}
+	l.Asked.Given(approve.Standing{ID: "g", Question: "a", Text: "t", Until: when, By: answer})
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
-	const want = `{"kinds":["client.configure","client.undo","kill","policy.apply","resume","settings.apply","tool.pin","tool.repin"],` +
+	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
+		`"signature":"s","operator":"o","standing":"g"}`
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
 		`"policy":{"digest":"d","policy":"e","dir":"/r","rules":1,"tests":2,"budgets":3,"signer":{"name":"n","key":"k","touch":true},` +
 		`"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
-		`"killed":{"at":"1970-01-01T00:00:00Z","reason":"r","person":"p","calls":4}}`
-	if list[0].Text != want || list[0].Format != 1 {
-		t.Errorf("format %d:\n%s\nwant format 1:\n%s", list[0].Format, list[0].Text, want)
+		`"killed":{"at":"1970-01-01T00:00:00Z","reason":"r","person":"p","calls":4},` +
+		`"sessions":[{"session":"s-1","agent":"a","uid":5,"at":"1970-01-01T00:00:00Z"}],` +
+		`"asked":{"questions":{"a":{"question":{"id":"a","receipt":"r","capability":"c.d","askedAt":"1970-01-01T00:00:00Z","expires":"1970-01-01T00:00:00Z","text":"t","digest":"d","subject":"s","alike":"k"},` +
+		`"answers":[` + answered + `],"granted":"1970-01-01T00:00:00Z"}},"denied":{"k":{"question":"a","reason":"w","at":"1970-01-01T00:00:00Z"}},` +
+		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}}}`
+	if list[0].Text != want || list[0].Format != 2 {
+		t.Errorf("format %d:\n%s\nwant format 2:\n%s", list[0].Format, list[0].Text, want)
 	}
 }

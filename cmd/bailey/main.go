@@ -150,8 +150,10 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
 	})
-	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.killVerb(), a.resumeVerb(), a.budgetVerb(), a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
+	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
+		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(),
+		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	return root
 }
@@ -162,7 +164,7 @@ func (a *app) client() (*gateway.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &gateway.Client{Home: home, Start: spawn, Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
+	return &gateway.Client{Home: home, Start: spawn, Session: inSession(), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
 }
 
 // look asks the gateway a question and prints the answer: as JSON, or in words.

@@ -90,7 +90,7 @@ func undecided(o *bailey.Outcome) string {
 // was is what policy said first: a call that was granted, or denied by who was asked, had asked.
 func was(o *bailey.Outcome) bailey.Effect {
 	switch {
-	case o.Approval != "" || o.Decision == bailey.Ask.String():
+	case o.Approval != "" || len(o.Standing) > 0 || o.Decision == bailey.Ask.String():
 		return bailey.Ask
 	case o.Decision == bailey.Allow.String():
 		return bailey.Allow

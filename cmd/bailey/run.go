@@ -21,7 +21,10 @@ func (a *app) runVerb() *cobra.Command {
 		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
 
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
-126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.`,
+126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.
+
+A call that a person has to approve is parked: it ends with 2 and the approval's id, and the same call takes it up, once,
+when that is granted. With --wait it stays for the answer.`,
 		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
 		Args:    oneArg("a capability, as in: bailey run git.status -i repo=."),
 		PreRun:  a.warn,
@@ -39,6 +42,7 @@ Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
 			if !a.json {
 				stdout, stderr = a.stdout, a.stderr
 			}
+			c.Waits = a.waits
 			ctx, stop := untilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
 			defer stop()
 			reply, err := c.Call(ctx, call, stdout, stderr)
@@ -50,7 +54,7 @@ Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
-	cmd.Flags().BoolVar(&call.Wait, "wait", false, "wait for an approval")
+	cmd.Flags().BoolVar(&call.Wait, "wait", false, "stay until a person has answered, if one is asked")
 	return cmd
 }
 
@@ -83,6 +87,10 @@ func (a *app) report(r gateway.Reply) error {
 		a.say(word(r), r.Reason, r.Hint)
 		if r.ReceiptID != "" {
 			fmt.Fprintf(a.stderr, "  receipt %s\n", r.ReceiptID)
+		}
+		if r.ApprovalRequired && !r.DryRun && r.ApprovalID != "" {
+			id := shown(string(r.ApprovalID))
+			fmt.Fprintf(a.stderr, "  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
 		}
 	}
 	if r.Cage != nil && r.Cage.Lesser != "" && r.Executed && !a.json {
@@ -132,6 +140,16 @@ func ruleNames(rules []bailey.Rule) string {
 		names = append(names, fmt.Sprintf("%s (%s)", r.ID, r.Source))
 	}
 	return strings.Join(names, ", ")
+}
+
+// someArgs wants an argument or more and says which.
+func someArgs(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &bailey.Error{Kind: bailey.Invalid, Message: "want an argument, got none", Hint: "name " + what}
+		}
+		return nil
+	}
 }
 
 // oneArg wants exactly one argument and says which.

@@ -12,6 +12,9 @@ func (a *app) serveVerb() *cobra.Command {
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
 Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
+All its calls are of one session, over a gateway that ends and starts again too: that of $BAILEY_SESSION, or one of
+its own (see bailey session).
+
 For Claude Code:
 
   bailey init --claude-code`,
@@ -21,7 +24,7 @@ For Claude Code:
 			if err != nil {
 				return err
 			}
-			return gateway.Relay(cmd.Context(), c.MCP, a.stdin, a.stdout)
+			return gateway.Relay(cmd.Context(), (&keptClient{Client: c}).dial, a.stdin, a.stdout)
 		},
 	}
 }

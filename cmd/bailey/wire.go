@@ -18,12 +18,12 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
-	"bailey/internal/broker"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
+	"bailey/internal/notify"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -40,6 +40,7 @@ type stack struct {
 	kill    *gateway.KillSwitch // before the gate and its policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
+	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
@@ -54,6 +55,7 @@ type stack struct {
 	workspaces *gateway.Workspaces
 	desk       *desk
 	live       gateway.Live
+	sessions   *gateway.Sessions
 	meter      gateway.Meter
 	tracer     *gateway.Tracer // nil: nobody asked for spans
 	traces     *os.File
@@ -88,7 +90,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
-		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept,
+		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
 	})
 	if err != nil {
 		return s, err
@@ -146,15 +148,18 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
+	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.note)
 	salt, err := openSalt(home)
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Log: s.log})
+	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: s.queue, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
@@ -230,6 +235,7 @@ func (s *stack) serve(ctx context.Context) error {
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
+	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.scribe.run(ctx) })
 	return g.Wait()
@@ -325,8 +331,8 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics,
-		killVerb:  s.stop, "budget": s.budget,
-		"approvals": s.approvals, denyVerb: s.deny,
+		killVerb:  s.stop, "budget": s.budget, nowLook: s.present,
+		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
 	}
 }

@@ -36,10 +36,11 @@ type Tally struct {
 	Count   int      `json:"count"` // how many it takes
 }
 
-// Answer takes one answer, durably. A denial is anybody's and ends the question. A grant has to be proven, by a holder of
-// every role that the asking rules want, once for each name; the question is granted when as many as the rules want have.
+// Answer takes one answer, durably. A denial is anybody's; it ends the question, and takes back what was granted and not
+// used. A grant has to be proven, by a holder of every role and at the level that the asking rules want, once for each
+// name; the question is granted when as many as the rules want have.
 func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
-	e, err := u.find(g)
+	e, err := u.find(g.Question)
 	if err != nil {
 		return Tally{}, err
 	}
@@ -48,116 +49,163 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	if !g.Grant {
 		return u.deny(e, g)
 	}
-	if e.q.Patience <= 0 {
-		return Tally{}, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("nobody waits for the answer to %s: its call has ended", g.Question),
-			Hint: "in this version a grant reaches only a call that waits: bailey run --wait"}
+	if err := u.answerable(e, g); err != nil {
+		return Tally{}, err
 	}
 	by, err := u.proven(e, g)
 	if err != nil {
 		return Tally{}, err
 	}
-	if slices.ContainsFunc(e.taken, func(o Event) bool { return o.Name == by.Name }) {
+	if slices.ContainsFunc(u.takenOf(e), func(o Event) bool { return o.Name == by.Name }) {
 		return Tally{}, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s has answered %s already", by.Name, g.Question), Hint: "somebody else's answer is wanted"}
 	}
 	return u.grant(ctx, e, g, by)
 }
 
-// find returns the open question that g answers.
-func (u *Queue) find(g Given) (*entry, error) {
+// find returns a question that is not over.
+func (u *Queue) find(id bailey.ApprovalID) (*entry, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	e := u.open[g.Question]
-	switch {
-	case e == nil || !e.recorded:
-		return nil, closed(g.Question)
-	case !u.c.Now().Before(e.q.Expires):
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, stamp(e.q.Expires)), Hint: "have the call made again"}
-	case g.Grant && g.Digest != e.q.Digest:
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the answer is to another text than that of question %s", g.Question), Hint: "bailey approvals show " + string(g.Question)}
+	e := u.live[id]
+	if e == nil || !e.recorded {
+		return nil, closed(id)
 	}
 	return e, nil
 }
 
-func closed(id bailey.ApprovalID) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; one is answered once, and ends at its expiry and with its call"}
+// answerable refuses a grant that would come too late, or to another text.
+func (u *Queue) answerable(e *entry, g Given) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case e.done:
+		return closed(g.Question)
+	case !u.c.Now().Before(e.q.Expires):
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, stamp(e.q.Expires)), Hint: "have the call made again"}
+	case !e.granted.IsZero():
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is granted already; its call has not come back yet", g.Question), Hint: "bailey deny takes it back"}
+	case g.Digest != e.q.Digest:
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the answer is to another text than that of question %s", g.Question), Hint: "bailey approvals show " + string(g.Question)}
+	}
+	return nil
 }
 
-// proven says whose grant it is. Whoever lacks a role has no part in it: an answer that cannot count is not taken.
-func (u *Queue) proven(e *entry, g Given) (Approver, error) {
+func closed(id bailey.ApprovalID) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; one is answered once, and ends at its expiry"}
+}
+
+// proven says whose grant it is, and that it will do.
+func (u *Queue) proven(e *entry, g Given) (Approver, error) { return u.prove(e.q.Text, e.q.Rules, g) }
+
+// prove says whose answer to a text it is. Whoever lacks what the rules want has no part in it: an answer that cannot
+// count is not taken.
+func (u *Queue) prove(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
 		return Approver{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing here can tell whose answer it is", Hint: "start the gateway with approvers"}
 	}
-	by, err := u.c.Prove([]byte(e.q.Text), g)
+	by, err := u.c.Prove([]byte(text), g)
 	if err != nil {
 		return Approver{}, err
 	}
 	if by.Name == "" {
 		return Approver{}, &bailey.Error{Kind: bailey.Internal, Message: "an answer of nobody was proven"}
 	}
-	w := bailey.Combine(e.q.Rules)
+	w := bailey.Combine(rules)
 	for _, role := range w.Roles {
 		if !slices.Contains(by.Roles, role) {
 			return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s does not hold the role %s, which the question wants", by.Name, role),
 				Hint: "it takes an approver of settings.yaml with " + strings.Join(w.Roles, " and ")}
 		}
 	}
-	if by.Level == bailey.Local && w.Count > 1 {
+	switch {
+	case by.Level == bailey.Local && w.Count > 1:
 		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", w.Count),
 			Hint: "name approvers in settings.yaml, and have them sign"}
+	case !by.Level.Meets(w.Level):
+		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the answer is %s, and the question wants %s", by.Level, w.Level), Hint: higher(w.Level)}
 	}
 	return by, nil
 }
 
-// grant records a grant and ends the question when enough have come. The caller has the turn.
+// higher says how to answer at a level.
+func higher(l bailey.Level) string {
+	switch l {
+	case bailey.SignedTouch:
+		return "sign with a key that wants a touch (ssh-keygen -t ed25519-sk), which settings.yaml names under approvers: bailey approve ID --key FILE"
+	case bailey.SignedSoftware:
+		return "sign with a key that settings.yaml names under approvers: bailey approve ID --key FILE"
+	}
+	return "this version knows no such level: correct the rule"
+}
+
+// grant records a grant, and that the question is settled when enough have come. The caller has the turn.
 func (u *Queue) grant(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
-	count := bailey.Combine(e.q.Rules).Count
-	t := Tally{Names: append(u.standing(e), by.Name), Count: count}
+	t := Tally{Names: append(u.proofs(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
 	event := e.event(g, by)
-	if len(t.Names) < count {
-		if err := u.c.Note(context.WithoutCancel(ctx), "answer", event); err != nil {
-			return Tally{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
+	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
+	if event.Settled {
+		event.Reason = "granted by " + list(t.Names)
+	}
+	if err := u.take(ctx, e, event); err != nil {
+		return Tally{}, err
+	}
+	t.Settled, t.Granted = event.Settled, event.Settled
+	return t, nil
+}
+
+// take records an answer that grants, then counts it, and lets the call go on if it settles the question.
+func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
+	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
+	}
+	if event.Settled {
+		defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	e.taken = append(e.taken, event)
+	if event.Settled {
+		e.granted = event.At
+		close(e.over)
+		u.nudge()
+	}
+	return nil
+}
+
+// proofs are the names whose grants still count, by the approvers of now.
+func (u *Queue) proofs(e *entry) (names []string) {
+	for _, t := range u.takenOf(e) {
+		if t.Standing != "" {
+			if g, ok := u.grantOf(t.Standing); ok && u.stands(g) {
+				names = append(names, "the grant "+string(t.Standing))
+			}
+			continue
 		}
-		e.given, e.taken = append(e.given, g), append(e.taken, event)
-		return t, nil
-	}
-	if !u.takeInTime(e) {
-		return Tally{}, closed(e.q.ID)
-	}
-	a := bailey.Answer{Reason: "granted by " + strings.Join(t.Names, ", ")}
-	for _, r := range e.q.Rules {
-		a.Granted = append(a.Granted, r.ID)
-	}
-	u.finish(e, a, event)
-	t.Settled, t.Granted = true, e.err == nil
-	return t, e.err
-}
-
-// takeInTime takes e unless its time is up, whether or not anybody has noticed.
-func (u *Queue) takeInTime(e *entry) bool {
-	return u.c.Now().Before(e.q.Expires) && u.take(e)
-}
-
-// standing are the names whose grants still count, by the approvers of now.
-func (u *Queue) standing(e *entry) (names []string) {
-	for i, g := range e.given {
-		if by, err := u.proven(e, g); err == nil && by.Name == e.taken[i].Name {
+		if by, err := u.proven(e, t.given()); err == nil && by.Name == t.Name {
 			names = append(names, by.Name)
 		}
 	}
 	return names
 }
 
+// given is an answer that was taken, to be proven again.
+func (e Event) given() Given {
+	return Given{Question: e.ID, Digest: e.Digest, Grant: true, Signature: e.Signature, Person: e.Name, Operator: e.Operator}
+}
+
 func (u *Queue) deny(e *entry, g Given) (Tally, error) {
-	if !u.take(e) {
-		return Tally{}, closed(e.q.ID)
-	}
 	reason := "denied by " + g.Person
+	if _, _, _, err := u.look(e); err != nil {
+		return Tally{}, err
+	}
 	if g.Reason != "" {
 		reason += ": " + g.Reason
 	}
 	event := e.event(g, Approver{Name: g.Person, Level: bailey.Local})
 	event.Reason = reason
-	u.finish(e, bailey.Answer{Reason: reason}, event)
+	if !u.conclude(e, event) {
+		return Tally{}, closed(e.q.ID)
+	}
 	return Tally{Settled: true}, e.err
 }
 
@@ -166,15 +214,10 @@ func (e *entry) event(g Given, by Approver) Event {
 		Signature: g.Signature, Operator: g.Operator}
 }
 
-// Answers are those that were taken to an open question so far.
-func (u *Queue) Answers(id bailey.ApprovalID) []Event {
+func (u *Queue) takenOf(e *entry) []Event {
 	u.mu.Lock()
-	e := u.open[id]
-	u.mu.Unlock()
-	if e == nil {
-		return nil
-	}
-	e.turn.Lock()
-	defer e.turn.Unlock()
+	defer u.mu.Unlock()
 	return slices.Clone(e.taken)
 }
+
+func list(names []string) string { return strings.Join(names, ", ") }

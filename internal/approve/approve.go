@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,8 +17,14 @@ import (
 	"bailey/internal/canon"
 )
 
-// DefaultOpen is how many questions may be open at once when Config says nothing.
-const DefaultOpen = 1000
+const (
+	// DefaultOpen is how many questions may be open at once when Config says nothing.
+	DefaultOpen = 1000
+	// maxTexts bounds the texts of all that are open, in bytes: a gateway that starts reads them from one segment.
+	maxTexts = 8 << 20
+	// DenialTTL is how long the same call is answered by what a person said of it.
+	DenialTTL = 10 * time.Minute
+)
 
 // Config says where events go and how long questions stay. Without Note every question is refused, without Prove every
 // answer that grants.
@@ -26,55 +32,56 @@ type Config struct {
 	// Note writes one event durably and returns nil only then. It is called from several goroutines.
 	Note func(ctx context.Context, kind string, data any) error
 	// Prove says whose answer it is, by the approvers of now, or why it does not count. Those that were taken are
-	// proven again whenever another comes, so that whoever is no approver any more has no part in a quorum.
+	// proven again whenever it matters, so that whoever is no approver any more has no part in what runs.
 	Prove func(text []byte, g Given) (Approver, error)
+	// Tell learns that a question is open ("question.open"), and that it was answered or is none any more
+	// ("question.settled", with the reason), once that is durable. What was open before is told again when Run begins. It
+	// must not wait; nil is nobody.
+	Tell func(kind string, q bailey.Question, reason string)
 	// Key is what salts are made of. A commitment can be checked by who has it; nil is one that nobody has.
 	Key     []byte
+	Past    State            // what was open when the ledger was last written to
 	TTL     time.Duration    // zero is [bailey.ApprovalTTL]; a rule can only shorten it
 	Now     func() time.Time // nil is time.Now
 	MaxOpen int              // zero is [DefaultOpen]
 	Log     *slog.Logger     // nil discards
 }
 
-// Event is the data of an "answer". One without a name is nobody's: it says why the question ended.
-type Event struct {
-	ID        bailey.ApprovalID `json:"id"`
-	Receipt   bailey.ReceiptID  `json:"receipt"`
-	Granted   bool              `json:"granted"` // by this answer; a quorum may want more
-	Reason    string            `json:"reason"`
-	Digest    string            `json:"digest,omitempty"` // of the question's text
-	Name      string            `json:"name,omitempty"`
-	Level     bailey.Level      `json:"level,omitempty"`
-	Key       string            `json:"key,omitempty"` // fingerprint
-	Roles     []string          `json:"roles,omitempty"`
-	Signature string            `json:"signature,omitempty"` // over the question's text
-	Operator  string            `json:"operator,omitempty"`  // by what right an unsigned one came
-}
-
-// Queue holds the open questions. It is safe for concurrent use.
+// Queue holds the questions that are not over. It is safe for concurrent use.
 type Queue struct {
 	c    Config
 	wake chan struct{} // one slot: Run looks at the clock again
 
-	mu    sync.Mutex // guards what follows and the fields of every entry
-	open  map[bailey.ApprovalID]*entry
-	ended bool
+	again []bailey.ApprovalID // that New went on with; Run tells of those that are still open
+
+	mu     sync.Mutex // guards what follows and the fields of every entry that say so
+	live   map[bailey.ApprovalID]*entry
+	about  map[string]*entry // by subject
+	texts  int               // bytes of theirs
+	denied map[string]Denial
+	grants map[bailey.GrantID]Standing
+	drafts map[bailey.GrantID]draft
+	ended  chan struct{} // closed by Close
 }
 
-// entry is one question. It is in Queue.open until exactly one goroutine takes it out to settle it;
-// answer and err are written by that goroutine before it closes done.
+// entry is one question.
 type entry struct {
-	q        bailey.Question
-	recorded bool // the question is durable: it may be shown and settled
-	given    []Given
+	q    bailey.Question
+	turn sync.Mutex    // one answer or use is taken at a time, and recorded; held before Queue.mu
+	over chan struct{} // closed when it is answered, or is none any more
+
+	// guarded by Queue.mu
+	recorded bool // the question is durable: it may be shown and answered
+	waits    int  // callers that stay
 	taken    []Event
-	turn     sync.Mutex // one answer is taken at a time; guards given and taken, held before Queue.mu
-	done     chan struct{}
-	answer   bailey.Answer
-	err      error
+	granted  time.Time // zero: not yet
+	used     bool
+	done     bool   // it is in no map any more
+	reason   string // of one that is over and was not granted
+	err      error  // why its end could not be recorded
 }
 
-// New returns a Queue. It starts nothing: [Queue.Run] expires the questions nobody waits for.
+// New returns a Queue. It starts nothing: [Queue.Run] expires what nobody waits for.
 func New(c Config) *Queue {
 	if c.TTL <= 0 {
 		c.TTL = bailey.ApprovalTTL
@@ -89,97 +96,188 @@ func New(c Config) *Queue {
 		c.Key = make([]byte, 32)
 		rand.Read(c.Key) // never fails (crypto/rand)
 	}
+	if c.Tell == nil {
+		c.Tell = func(string, bailey.Question, string) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	return &Queue{c: c, wake: make(chan struct{}, 1), open: map[bailey.ApprovalID]*entry{}}
+	u := &Queue{
+		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		live: map[bailey.ApprovalID]*entry{}, about: map[string]*entry{}, denied: map[string]Denial{},
+		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
+	}
+	u.recall(c.Past)
+	u.again = slices.Collect(maps.Keys(u.live))
+	return u
 }
 
-// Ask records q and, when q.Patience is set, stays until it is answered. AskedAt and Expires are set here;
-// q.ID is the caller's, who shows it to the agent. The answer denies with a reason, or is Pending when
-// nobody waits. An error refuses: the question could not be recorded, too many are open, or ctx ended,
-// which withdraws the question and wraps ctx.Err().
+// Ask answers q by what was said of the same call before, or asks: it records q and stays for q.Patience until it is
+// answered. AskedAt, Expires and what follows from them are set here; q.ID is the caller's, who is told in the answer
+// which question it was. An answer that grants has been used up by this call. One that does not denies with a reason, or
+// is Pending: the caller's patience is at its end, and the same call may come again. An error refuses: something could
+// not be recorded, too many are open, or ctx ended, which leaves the question as it is.
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
-	if err := ctx.Err(); err != nil {
-		return bailey.Answer{}, withdrawn(q.ID, context.Cause(ctx))
+	q = clone(q)
+	q.Subject, q.Alike = canon.Subject(q, u.c.Key)
+	if a, ok, err := u.standing(ctx, q); ok || err != nil {
+		return a, err
 	}
-	e, err := u.admit(q)
-	if err != nil {
-		return bailey.Answer{}, err
+	for {
+		if err := ctx.Err(); err != nil {
+			return bailey.Answer{}, left(q.ID, context.Cause(ctx))
+		}
+		if a, ok := u.remembered(q); ok {
+			return a, nil
+		}
+		e, err := u.enter(ctx, q)
+		if err != nil {
+			return bailey.Answer{}, err
+		}
+		a, again, err := u.stay(ctx, e, q)
+		if !again {
+			return a, err
+		}
 	}
-	if err := u.record(ctx, e); err != nil {
-		return bailey.Answer{}, err
-	}
-	if q.Patience <= 0 {
-		return bailey.Answer{Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, nil
-	}
-	return u.wait(ctx, e)
 }
 
-// admit reserves a place for q. Nobody sees the entry until record has made it durable.
-func (u *Queue) admit(q bailey.Question) (*entry, error) {
-	q = clone(q)
-	q.AskedAt = u.c.Now()
-	q.Expires = q.AskedAt.Add(u.ttl(q.Rules))
-	q.Nonce = nonce()
-	var err error
-	if q.Text, q.Digest, err = whole(q, u.c.Key); err != nil {
-		return nil, err
+// remembered is what a person said of the same call a short while ago.
+func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	d, ok := u.denied[q.Alike]
+	until := d.At.Add(DenialTTL)
+	if !ok || !u.c.Now().Before(until) {
+		delete(u.denied, q.Alike)
+		return bailey.Answer{}, false
 	}
-	forget(&q)
-	e := &entry{q: q, done: make(chan struct{})}
+	return bailey.Answer{Question: d.Question, Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, stamp(until))}, true
+}
 
+// enter returns the question about the same call that is not over, or opens q.
+func (u *Queue) enter(ctx context.Context, q bailey.Question) (*entry, error) {
+	e, fresh, err := u.admit(q)
+	switch {
+	case err != nil:
+		return nil, err
+	case fresh:
+		return e, u.record(ctx, e)
+	}
+	e.turn.Lock() // whoever opened it is writing it down
+	defer e.turn.Unlock()
+	return e, nil
+}
+
+// admit reserves a place for q, unless one is there about the same call. Nobody sees the entry until record has made it
+// durable, which has the turn until then.
+func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
+	now := u.c.Now()
+	ttl := u.ttl(q.Rules)
+	q.AskedAt, q.Expires, q.Until = now, now.Add(ttl), now.Add(2*ttl)
+	q.Nonce = nonce()
+	if q, err = u.written(q); err != nil {
+		return nil, false, err
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case q.ID == "":
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "a question without an id cannot be answered"}
+		return nil, false, &bailey.Error{Kind: bailey.Internal, Message: "a question without an id cannot be answered"}
 	case u.c.Note == nil:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no ledger is there to record a question", Hint: "start the gateway with a ledger"}
-	case u.ended:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway is ending and takes no questions", Hint: "ask again when it has started anew"}
-	case u.open[q.ID] != nil:
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is open already", q.ID)}
-	case len(u.open) >= u.c.MaxOpen:
-		return nil, &bailey.Error{
+		return nil, false, &bailey.Error{Kind: bailey.Unavailable, Message: "no ledger is there to record a question", Hint: "start the gateway with a ledger"}
+	case isClosed(u.ended):
+		return nil, false, &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway is ending and takes no questions", Hint: "ask again when it has started anew"}
+	}
+	if e := u.about[q.Subject]; e != nil {
+		return e, false, nil
+	}
+	switch {
+	case u.live[q.ID] != nil:
+		return nil, false, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is open already", q.ID)}
+	case len(u.live) >= u.c.MaxOpen || u.texts+len(q.Text) > maxTexts:
+		return nil, false, &bailey.Error{
 			Kind:    bailey.Unavailable,
-			Message: fmt.Sprintf("%d questions are open, which is as many as may be", len(u.open)),
+			Message: fmt.Sprintf("%d questions are open, which is as many as may be", len(u.live)),
 			Hint:    "wait until some have been answered or have expired",
 		}
 	}
-	u.open[q.ID] = e
-	return e, nil
+	e = &entry{q: q, over: make(chan struct{})}
+	e.turn.Lock()
+	u.put(e)
+	return e, true, nil
+}
+
+// put lets e into the maps. The caller has the lock.
+func (u *Queue) put(e *entry) {
+	u.live[e.q.ID], u.about[e.q.Subject] = e, e
+	u.texts += len(e.q.Text)
+}
+
+// drop takes e out of the maps and lets go who waits. The caller has the lock.
+func (u *Queue) drop(e *entry, reason string) {
+	if e.done {
+		return
+	}
+	delete(u.live, e.q.ID)
+	if u.about[e.q.Subject] == e {
+		delete(u.about, e.q.Subject)
+	}
+	u.texts -= len(e.q.Text)
+	e.done, e.reason = true, reason
+	if !isClosed(e.over) {
+		close(e.over)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // maxQuestion bounds a question as JSON, in bytes: an entry of the ledger has 64 KiB in all.
 const maxQuestion = 56 << 10
 
-// whole is a question's text with its digest. One that no entry of the ledger could hold is refused: what is not
-// recorded whole cannot be asked.
-func whole(q bailey.Question, key []byte) (text, digest string, err error) {
-	q.Text = canon.Text(q, key)
+// written is q with its text. One that no entry of the ledger could hold is refused: what is not recorded whole cannot be
+// asked. The values are let go of: what is shown and kept is the text.
+func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
+	q.Text = canon.Text(q, u.c.Key)
 	q.Digest = canon.Digest(q.Text)
 	b, err := json.Marshal(q)
-	if err == nil && len(b) > maxQuestion {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
+	if err != nil {
+		return q, err
+	}
+	if len(b) > maxQuestion {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
 			Hint: "pass less in the arguments of one call"}
 	}
-	return q.Text, q.Digest, err
+	forget(&q)
+	return q, nil
 }
 
-// forget lets go of the values: what is shown and kept is the text.
 func forget(q *bailey.Question) {
-	for i := range q.Argv {
-		q.Argv[i].Value = bailey.Secret{}
+	for _, list := range [][]bailey.Shown{q.Argv, q.Preview.Argv} {
+		for i := range list {
+			list[i].Value = bailey.Secret{}
+		}
 	}
 	for i := range q.Inputs {
 		q.Inputs[i].Value = bailey.Secret{}
 	}
-	q.Dir.Value, q.Binary.Value, q.Plan.Value = bailey.Secret{}, bailey.Secret{}, bailey.Secret{}
+	for i := range q.Files {
+		q.Files[i].SHA256 = bailey.Secret{}
+	}
+	for _, s := range []*bailey.Shown{&q.Dir, &q.Binary, &q.Plan, &q.Preview.Output} {
+		s.Value = bailey.Secret{}
+	}
 }
 
 func clone(q bailey.Question) bailey.Question {
 	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
+	q.Files, q.Leases, q.Preview.Argv = slices.Clone(q.Files), slices.Clone(q.Leases), slices.Clone(q.Preview.Argv)
 	return q
 }
 
@@ -192,26 +290,23 @@ func nonce() string {
 
 // ttl is the shortest time that the rules and the configuration leave.
 func (u *Queue) ttl(rules []bailey.Rule) time.Duration {
-	ttl := u.c.TTL
-	for _, r := range rules {
-		if r.TTL > 0 {
-			ttl = min(ttl, r.TTL)
-		}
+	if ttl := bailey.Combine(rules).TTL; ttl > 0 {
+		return min(ttl, u.c.TTL)
 	}
-	return ttl
+	return u.c.TTL
 }
 
 // record writes the question. The write is not given up half way when the caller leaves.
 func (u *Queue) record(ctx context.Context, e *entry) error {
-	err := u.c.Note(context.WithoutCancel(ctx), "question", e.q)
-	u.mu.Lock()
-	if err != nil {
-		delete(u.open, e.q.ID)
+	defer e.turn.Unlock()
+	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
+	if err == nil {
+		defer u.c.Tell(opened, clone(e.q), "") // with no lock held
 	}
-	e.recorded = err == nil
-	ended := u.ended
-	u.mu.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if err != nil {
+		u.drop(e, "it could not be recorded")
 		return &bailey.Error{
 			Kind:    bailey.Unavailable,
 			Message: fmt.Sprintf("question %s could not be recorded, so nobody was asked", e.q.ID),
@@ -219,47 +314,7 @@ func (u *Queue) record(ctx context.Context, e *entry) error {
 			Err:     err,
 		}
 	}
-	if ended { // Close passed by while the question was being written
-		u.settle(e, gone)
-	}
+	e.recorded = true
 	u.nudge()
 	return nil
-}
-
-// wait stays until somebody settles e, its time is up, or the caller leaves.
-func (u *Queue) wait(ctx context.Context, e *entry) (bailey.Answer, error) {
-	timer := time.NewTimer(e.q.Expires.Sub(u.c.Now()))
-	defer timer.Stop()
-	left := false
-	select {
-	case <-e.done:
-	case <-timer.C:
-		u.settle(e, late(e.q))
-	case <-ctx.Done():
-		left = u.settle(e, "withdrawn: "+because(context.Cause(ctx)))
-	}
-	<-e.done
-	if left {
-		return bailey.Answer{}, withdrawn(e.q.ID, context.Cause(ctx))
-	}
-	return e.answer, e.err
-}
-
-// Open lists the questions a person could be shown, oldest first.
-func (u *Queue) Open() []bailey.Question {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var list []bailey.Question
-	for _, e := range u.open {
-		if e.recorded {
-			list = append(list, clone(e.q))
-		}
-	}
-	slices.SortFunc(list, func(a, b bailey.Question) int {
-		if c := a.AskedAt.Compare(b.AskedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.ID), string(b.ID))
-	})
-	return list
 }

@@ -4,22 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"bailey"
 )
 
-const gone = "the gateway ended"
+// What Config.Tell is told.
+const opened, settled = "question.open", "question.settled"
 
-// Run expires questions until ctx ends, then closes the queue and returns what [Queue.Close] returns.
-// The ledger must outlive it.
+var errEnding = errors.New("the gateway ended")
+
+// Run ends what nobody answered or used in time, until ctx ends; then it closes the queue. The ledger must outlive it.
 func (u *Queue) Run(ctx context.Context) error {
+	for _, s := range u.Open() { // who was to be told by the queue before may not have been
+		if s.Granted.IsZero() && slices.Contains(u.again, s.ID) {
+			u.c.Tell(opened, s.Question, "")
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return u.Close()
+			u.Close()
+			return nil
 		case <-timer.C:
 		case <-u.wake:
 		}
@@ -27,88 +37,108 @@ func (u *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// Close denies and records every open question and refuses those to come. A second call does nothing.
-// The error joins what could not be recorded.
-func (u *Queue) Close() error {
+// Close lets go whoever waits, and refuses questions to come. What is open stays so, for the queue that goes on with it.
+func (u *Queue) Close() {
 	u.mu.Lock()
-	u.ended = true
-	u.mu.Unlock()
-	var errs []error
-	for _, e := range u.recorded(func(*entry) bool { return true }) {
-		if u.settle(e, gone) && e.err != nil {
-			errs = append(errs, e.err)
-		}
+	defer u.mu.Unlock()
+	if !isClosed(u.ended) {
+		close(u.ended)
 	}
-	return errors.Join(errs...)
 }
 
-// expire settles what is due and returns how long nothing else will be.
+// expire ends what is due and returns how long nothing else will be.
 func (u *Queue) expire() time.Duration {
-	now := u.c.Now()
-	for _, e := range u.recorded(func(e *entry) bool { return !e.q.Expires.After(now) }) {
-		u.settle(e, late(e.q))
-	}
-	now = u.c.Now()
-	next := u.c.TTL
-	for _, e := range u.recorded(func(*entry) bool { return true }) {
-		next = min(next, e.q.Expires.Sub(now))
+	now, next := u.c.Now(), u.c.TTL
+	for _, e := range u.entries() {
+		due, reason := u.due(e)
+		if now.Before(due) {
+			next = min(next, due.Sub(now))
+			continue
+		}
+		u.end(e, reason)
 	}
 	return max(next, 0)
 }
 
-// recorded returns the open and durable entries for which want holds.
-func (u *Queue) recorded(want func(*entry) bool) []*entry {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var list []*entry
-	for _, e := range u.open {
-		if e.recorded && want(e) {
-			list = append(list, e)
-		}
+// due is when e ends by itself, and why.
+func (u *Queue) due(e *entry) (time.Time, string) {
+	if granted, _, _, _ := u.look(e); granted {
+		until := u.runsUntil(e)
+		return until, "what was granted was not used by " + stamp(until)
 	}
-	return list
+	return e.q.Expires, late(e.q)
 }
 
-// settle denies e and records why, unless somebody else has taken it. It reports whether that was this call.
-func (u *Queue) settle(e *entry, reason string) bool {
-	if !u.take(e) {
+// entries are those that are durable and not over, oldest first.
+func (u *Queue) entries() []*entry {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []*entry
+	for _, e := range u.live {
+		if e.recorded {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int {
+		if c := a.q.AskedAt.Compare(b.q.AskedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.q.ID), string(b.q.ID))
+	})
+	return all
+}
+
+// end ends e for a reason that is nobody's, unless it was answered meanwhile and is not due.
+func (u *Queue) end(e *entry, reason string) {
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	if due, _ := u.due(e); !u.c.Now().Before(due) {
+		u.conclude(e, Event{Reason: reason})
+	}
+}
+
+// Withdraw ends every question that want holds for: a denial of nobody, which is not remembered.
+func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
+	for _, e := range u.entries() {
+		if want(e.q) {
+			e.turn.Lock()
+			u.conclude(e, Event{Reason: reason})
+			e.turn.Unlock()
+		}
+	}
+}
+
+// conclude ends e, which is denied with it, and records why. One that cannot be recorded has ended all the same: it
+// grants nothing any more. It reports whether it was this call that ended it. The caller has the turn.
+func (u *Queue) conclude(e *entry, event Event) bool {
+	if u.isOver(e) {
 		return false
 	}
-	u.finish(e, bailey.Answer{Reason: reason}, Event{ID: e.q.ID, Receipt: e.q.Receipt, Reason: reason})
+	event.ID, event.Receipt, event.Settled, event.At = e.q.ID, e.q.Receipt, true, u.c.Now()
+	err := u.c.Note(context.Background(), AnswerEvent, event)
+	defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held: it has ended, recorded or not
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil {
+		e.err = &bailey.Error{
+			Kind:    bailey.Unavailable,
+			Message: fmt.Sprintf("the denial of question %s (%s) could not be recorded", e.q.ID, event.Reason),
+			Hint:    "see that the ledger can be written",
+			Err:     err,
+		}
+		u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
+	}
+	if event.Name != "" {
+		u.denied[e.q.Alike] = Denial{Question: e.q.ID, Reason: event.Reason, At: event.At}
+	}
+	u.drop(e, event.Reason)
 	return true
 }
 
-// take makes this call the one that ends e.
-func (u *Queue) take(e *entry) bool {
+func (u *Queue) isOver(e *entry) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	mine := u.open[e.q.ID] == e
-	if mine {
-		delete(u.open, e.q.ID)
-	}
-	return mine
-}
-
-// finish records the event that ends e, which was taken, and lets who waits go on. What cannot be recorded grants nothing.
-func (u *Queue) finish(e *entry, a bailey.Answer, event Event) {
-	defer close(e.done)
-	e.answer = bailey.Answer{Reason: a.Reason}
-	err := u.c.Note(context.Background(), "answer", event)
-	if err == nil {
-		e.answer = a
-		return
-	}
-	what := "denial"
-	if event.Granted {
-		what = "grant"
-	}
-	e.err = &bailey.Error{
-		Kind:    bailey.Unavailable,
-		Message: fmt.Sprintf("the %s of question %s (%s) could not be recorded", what, e.q.ID, a.Reason),
-		Hint:    "see that the ledger can be written",
-		Err:     err,
-	}
-	u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
+	return e.done
 }
 
 // nudge lets Run look again; when it has not yet looked since the last nudge, one is enough.
@@ -123,20 +153,49 @@ func late(q bailey.Question) string { return "nobody answered by " + stamp(q.Exp
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func withdrawn(id bailey.ApprovalID, err error) error {
-	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was withdrawn", id), Err: err}
-	if because(err) == leaves {
-		e.Message += ": " + leaves
+// End withdraws what only this session could come back to.
+func (u *Queue) End(s bailey.SessionID) {
+	if s != "" {
+		u.Withdraw("withdrawn: its session ended", func(q bailey.Question) bool { return q.Session == s })
 	}
-	return e
 }
 
-const leaves = "the caller went away"
+// left says of a caller who waits no longer that the question does not end with that.
+func left(id bailey.ApprovalID, cause error) error {
+	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the call waits no longer for the answer to %s: %s", id, because(cause)), Err: cause,
+		Hint: "the same call takes up what is granted meanwhile"}
+	return e
+}
 
 // because is why a caller no longer waits. A cause in words is given as it is: the kill switch has one.
 func because(cause error) string {
 	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {
-		return leaves
+		return "the caller went away"
 	}
 	return cause.Error()
+}
+
+// Seen is a question that is not over, as a person sees it.
+type Seen struct {
+	bailey.Question
+	Waits   int       // callers that stay for the answer
+	Answers []Event   // that were taken
+	Granted time.Time // since when it waits for its call to come back; zero: it is not granted
+	RunBy   time.Time // of one that is granted
+}
+
+// Open lists the questions a person could be shown, oldest first.
+func (u *Queue) Open() []Seen {
+	var list []Seen
+	for _, e := range u.entries() {
+		s := Seen{Question: clone(e.q), Answers: u.takenOf(e), RunBy: u.runsUntil(e)}
+		u.mu.Lock()
+		s.Waits, s.Granted = e.waits, e.granted
+		over := e.done
+		u.mu.Unlock()
+		if !over {
+			list = append(list, s)
+		}
+	}
+	return list
 }

@@ -36,7 +36,7 @@ func Digest(text string) string {
 // Subject is one for all questions about the same call of the same session, whenever it is asked, and alike for those of
 // every session. Without the key nobody can tell what they are about.
 func Subject(q bailey.Question, key []byte) (subject, alike string) {
-	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires = "", "", "", time.Time{}, time.Time{}
+	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "", "", "", time.Time{}, time.Time{}, time.Time{}
 	subject = about(q, key)
 	q.Session = ""
 	return subject, about(q, key)
@@ -127,6 +127,7 @@ func (w *writer) question(q bailey.Question) {
 	w.line("nonce", q.Nonce)
 	w.line("asked", stamp(q.AskedAt))
 	w.line("expires", stamp(q.Expires))
+	w.line("until", stamp(q.Until))
 	w.line("end")
 }
 

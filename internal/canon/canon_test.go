@@ -31,7 +31,7 @@ func full() bailey.Question {
 		Leases:  []bailey.LeaseScope{{Name: "token", Env: "GH_TOKEN", Adapter: "env", Scope: "GH_TOKEN", TTL: 15 * time.Minute}},
 		Binary:  plain("/usr/bin/git"), BinaryDigest: "0b", Cage: "full", Plan: plain("0c"), EnvNames: []string{"LANG"},
 		Rules: []bailey.Rule{{ID: "main", Digest: "0d", Reason: `push to "main"`, Role: "sre", Level: bailey.SignedTouch, Count: 2, TTL: 10 * time.Minute}},
-		Nonce: "00ff", AskedAt: time.Unix(1, 5e8), Expires: time.Unix(601, 5e8),
+		Nonce: "00ff", AskedAt: time.Unix(1, 5e8), Expires: time.Unix(601, 5e8), Until: time.Unix(1201, 5e8),
 	}
 }
 
@@ -78,6 +78,7 @@ func Example() {
 	// nonce "00ff"
 	// asked "1970-01-01T00:00:01.5Z"
 	// expires "1970-01-01T00:10:01.5Z"
+	// until "1970-01-01T00:20:01.5Z"
 	// end
 	// 3383731e47129a997c5768ce60b25a523b4a424bdb2af29fed7b3832b2167092
 }
@@ -186,7 +187,7 @@ func TestSubject(t *testing.T) {
 	}
 	base := of(func(*bailey.Question) {})
 	if got := of(func(q *bailey.Question) {
-		q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires = "a-9", "r-9", "09", time.Now(), time.Now()
+		q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "a-9", "r-9", "09", time.Now(), time.Now(), time.Now()
 	}); got != base {
 		t.Error("the same call is another subject later")
 	}
@@ -247,6 +248,7 @@ func TestEverythingIsBound(t *testing.T) {
 		"role": func(q *bailey.Question) { q.Rules[0].Role = "dev" }, "count": func(q *bailey.Question) { q.Rules[0].Count = 1 },
 		"ttl": func(q *bailey.Question) { q.Rules[0].TTL = time.Minute }, "nonce": func(q *bailey.Question) { q.Nonce = "00fe" },
 		"asked": func(q *bailey.Question) { q.AskedAt = q.AskedAt.Add(1) }, "expires": func(q *bailey.Question) { q.Expires = q.Expires.Add(1) },
+		"until": func(q *bailey.Question) { q.Until = q.Until.Add(1) },
 	} {
 		q := full()
 		if change(&q); text(q, nil) == base {

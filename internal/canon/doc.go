@@ -33,10 +33,12 @@
 //	nonce "32 HEXADECIMAL DIGITS"
 //	asked "TIME"
 //	expires "TIME"
+//	until "TIME"
 //	end
 //
 // Digests are SHA-256 in hexadecimal, times those of RFC 3339 in UTC with as many digits of a second as there are, and a
-// count of 0 in a rule is that of a rule which says none. A call that nobody can come back to has the session "". Contents
+// count of 0 in a rule is that of a rule which says none. A call that nobody can come back to has the session "". A
+// question can be answered until it expires, and what is granted runs by the time after until, or never. Contents
 // are those of files and directories that the call names: bound where they are among the files, which were copied when
 // they were asked about, or where the preview shows what matters of them; not bound where they may change before it runs.
 // What stands behind a commitment is redacted, and the output of a preview may be cut. The commitment is to the value

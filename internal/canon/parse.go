@@ -232,7 +232,7 @@ func (r *reader) question() (q bailey.Question) {
 	})
 	q.Rules = r.rules()
 	q.Nonce = r.text("nonce")
-	q.AskedAt, q.Expires = r.time("asked"), r.time("expires")
+	q.AskedAt, q.Expires, q.Until = r.time("asked"), r.time("expires"), r.time("until")
 	r.line("end")
 	return q
 }

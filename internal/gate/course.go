@@ -212,6 +212,9 @@ func (c *course) approve(ctx context.Context) error {
 	q := c.question()
 	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
+	if answer.Question != "" { // one that the same call asked before
+		c.approval = answer.Question
+	}
 	if err != nil {
 		return err
 	}
@@ -220,12 +223,12 @@ func (c *course) approve(ctx context.Context) error {
 		c.pending = true
 		return &bailey.Error{Kind: bailey.Denied,
 			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s", q.ID, answer.Expires.UTC().Format(time.RFC3339))}
+			Hint:    fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval, answer.Expires.UTC().Format(time.RFC3339))}
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s asks for an approval: %s", rule.ID, answer.Reason),
-				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID)) + "; the same call asks anew"}
+				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID))}
 		}
 	}
 	return nil

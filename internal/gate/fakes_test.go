@@ -81,7 +81,7 @@ func (w *world) gate() *Gate {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: w, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -255,6 +255,11 @@ func (b budgetsOf) Take(r bailey.Request) (Allowance, error) {
 func (b budgetsOf) End(bailey.SessionID) { b.note("end budget") }
 
 func (w *world) End(bailey.SessionID) { w.note("end") }
+
+// approverOf is the world as Approver, which ends sessions too.
+type approverOf struct{ *world }
+
+func (a approverOf) End(bailey.SessionID) { a.note("end questions") }
 
 // placesOf is the world as Places: it opens the test's own directory whatever is named.
 type placesOf struct{ *world }

@@ -64,6 +64,7 @@ type Output struct{ Stdout, Stderr []byte }
 // Approver asks people.
 type Approver interface {
 	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
+	End(s bailey.SessionID) // what only that session could come back to is withdrawn
 }
 
 // Budgets bound what agents use up.
@@ -242,6 +243,7 @@ func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) er
 func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	g.Redactor.End(id)
 	g.Budgets.End(id)
+	g.Approver.End(id)
 	var errs []error
 	for _, r := range g.Runners {
 		if s, ok := r.(bailey.SessionRunner); ok {

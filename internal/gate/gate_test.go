@@ -632,7 +632,7 @@ func TestNoRunnerRefuses(t *testing.T) {
 // TestEndSession reaches what lives as long as a session.
 func TestEndSession(t *testing.T) {
 	w := newWorld(t)
-	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end runner"}) {
+	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end questions", "end runner"}) {
 		t.Errorf("%v, %v", err, w.did)
 	}
 }

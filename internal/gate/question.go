@@ -14,7 +14,7 @@ import (
 func (c *course) question() bailey.Question {
 	cage := c.cage()
 	q := bailey.Question{
-		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.call.Session.ID,
+		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.cameFrom(),
 		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
 		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
 		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
@@ -36,6 +36,14 @@ func (c *course) question() bailey.Question {
 		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q
+}
+
+// cameFrom is the session that the same call can come back in.
+func (c *course) cameFrom() bailey.SessionID {
+	if c.call.Session.Single {
+		return ""
+	}
+	return c.call.Session.ID
 }
 
 // plainJSON is a value on one line, as a person writes it.

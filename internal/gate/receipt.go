@@ -60,7 +60,7 @@ func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Resu
 func (c *course) outcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: new(c.executed),
-		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
+		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy,
 	}
 	if c.err != nil {

@@ -23,6 +23,10 @@ type Client struct {
 	// Start runs a gateway for the home in the background: it writes "ready" or its complaint to the
 	// descriptor it is given, and closes it. Nil: none is started, and nothing is made.
 	Start func(h Home, ready *os.File) (*exec.Cmd, error)
+	// Session is the bearer of the session that calls and MCP connections belong to. Empty: each is one of its own.
+	Session string
+	// Waits is told of the question that a call waits for, once. Nil: nobody is.
+	Waits func(Notice)
 	// Progress hears why the client waits. Nil: nobody.
 	Progress func(string)
 }
@@ -295,7 +299,7 @@ func (c *Client) Look(ctx context.Context, q Query, out any) error {
 func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Writer) (Reply, error) {
 	var r Reply
 	call.Stream = stdout != nil
-	err := c.converse(ctx, Query{Verb: "call", Call: &call}, stdout, stderr, &r)
+	err := c.converse(ctx, Query{Verb: "call", Session: c.Session, Call: &call}, stdout, stderr, &r)
 	return r, err
 }
 
@@ -343,6 +347,8 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 			_, err = stdout.Write(b)
 		case frameStderr:
 			_, err = stderr.Write(b)
+		case frameNotice:
+			err = c.notice(b)
 		default:
 			return lastWord(kind, b, out)
 		}
@@ -352,9 +358,20 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 	}
 }
 
+func (c *Client) notice(b []byte) error {
+	var n Notice
+	if err := json.Unmarshal(b, &n); err != nil {
+		return err
+	}
+	if c.Waits != nil {
+		c.Waits(n)
+	}
+	return nil
+}
+
 // MCP opens a connection that carries MCP from here on, and outlives ctx.
 func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
-	conn, keep, _, err := c.open(ctx, Query{Verb: "mcp"})
+	conn, keep, _, err := c.open(ctx, Query{Verb: "mcp", Session: c.Session})
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Log  *slog.Logger
 	// Live learns of sessions. Nil: nobody does.
 	Live *Live
+	// Sessions knows those that outlive a connection. Nil: none does.
+	Sessions *Sessions
 	// Kept holds the maps of what people redact. Nil: nobody can.
 	Kept *Kept
 	// Idle is how long a gateway without a session or a kept map lives. Zero: ten minutes.
@@ -137,6 +139,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 		})
 	}
 	g.calls.Wait()
+	if g.Sessions != nil {
+		g.Sessions.close(g.endSession)
+	}
 	if g.ownSocket() {
 		os.Remove(g.Home.Socket())
 	}

@@ -25,11 +25,19 @@ import (
 type echoGate struct {
 	mu      sync.Mutex
 	ended   []bailey.SessionID
+	called  []bailey.Session
 	started chan struct{}
 	killed  chan error
 }
 
 func (g *echoGate) Do(ctx context.Context, c bailey.Call) bailey.Result {
+	g.mu.Lock()
+	g.called = append(g.called, c.Session)
+	g.mu.Unlock()
+	if c.Capability == "asks" {
+		c.Asked(ctx, bailey.Question{ID: "a-1", Digest: "d", Expires: time.Unix(0, 0).UTC()})
+		c.Asked(ctx, bailey.Question{ID: "a-2"})
+	}
 	if c.Capability == "wait" {
 		close(g.started)
 		<-ctx.Done()
@@ -51,6 +59,12 @@ func (g *echoGate) EndSession(_ context.Context, id bailey.SessionID) error {
 	g.ended = append(g.ended, id)
 	g.mu.Unlock()
 	return nil
+}
+
+func (g *echoGate) sessions() []bailey.Session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]bailey.Session(nil), g.called...)
 }
 
 func (g *echoGate) endings() int {
@@ -135,6 +149,21 @@ func TestCallsAndLooks(t *testing.T) {
 	}
 }
 
+// TestNotice: a call that waits is told for what, once, before its result.
+func TestNotice(t *testing.T) {
+	_, client, _ := start(t, nil)
+	var told []Notice
+	client.Waits = func(n Notice) { told = append(told, n) }
+	r, err := client.Call(t.Context(), CallQuery{Capability: "asks", Wait: true}, nil, nil)
+	if err != nil || !r.OK || len(told) != 1 || told[0] != (Notice{"a-1", "d", time.Unix(0, 0).UTC()}) {
+		t.Errorf("told %v; %+v, %v", told, r, err)
+	}
+	client.Waits = nil
+	if r, err := client.Call(t.Context(), CallQuery{Capability: "asks", Wait: true}, nil, nil); err != nil || !r.OK {
+		t.Errorf("nobody is told: %+v, %v", r, err)
+	}
+}
+
 // TestHangUpKills: a caller that goes away ends its call.
 func TestHangUpKills(t *testing.T) {
 	g, client, _ := start(t, nil)
@@ -184,10 +213,10 @@ func TestHostileQueries(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"garbage":         []byte("\x00\xff{]"),
 		"other protocol":  []byte(`{"protocol":99,"verb":"ping","dir":"/"}`),
-		"relative dir":    []byte(`{"protocol":1,"verb":"ping","dir":"x"}`),
-		"call of nothing": []byte(`{"protocol":1,"verb":"call","dir":"/"}`),
-		"many values":     []byte(`{"protocol":1,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
-		"deep":            append(append([]byte(`{"protocol":1,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
+		"relative dir":    []byte(`{"protocol":2,"verb":"ping","dir":"x"}`),
+		"call of nothing": []byte(`{"protocol":2,"verb":"call","dir":"/"}`),
+		"many values":     []byte(`{"protocol":2,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
+		"deep":            append(append([]byte(`{"protocol":2,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
 	} {
 		conn, err := peer.Dial(client.Home.Socket())
 		if err != nil {
@@ -441,9 +470,9 @@ func TestRelayOutlivesTheGateway(t *testing.T) {
 }
 
 func FuzzQuery(f *testing.F) {
-	f.Add([]byte(`{"protocol":1,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
-	f.Add([]byte(`{"protocol":1,"verb":"ping","dir":"/"}`))
-	f.Add([]byte(`{"protocol":1,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
+	f.Add([]byte(`{"protocol":2,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
+	f.Add([]byte(`{"protocol":2,"verb":"ping","dir":"/"}`))
+	f.Add([]byte(`{"protocol":2,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
 		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == redactVerb && q.Redact == nil) {

@@ -36,8 +36,9 @@ type Resumed struct {
 // KillSwitch stands before the spine and beside its policy: once thrown it ends every call under way, and each later one
 // is refused where policy decides, with its receipt. It stays thrown, over a restart too, until an operator resumes.
 type KillSwitch struct {
-	Gate Gate // is behind it
-	note func(ctx context.Context, kind string, data any) error
+	Gate     Gate                // is behind it
+	Withdraw func(reason string) // ends what people are asked, and takes back what they granted. Nil: nobody is asked
+	note     func(ctx context.Context, kind string, data any) error
 
 	noting sync.Mutex // held while an event is noted: the ledger's last word is the switch's. Never taken with mu held
 	mu     sync.Mutex // guards what follows
@@ -102,6 +103,9 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 		(*cancel)(cut)
 	}
 	k.mu.Unlock()
+	if k.Withdraw != nil {
+		k.Withdraw("withdrawn: " + cut.Error())
+	}
 	k.noting.Lock()
 	defer k.noting.Unlock()
 	if err := k.note(ctx, KillEvent, now); err != nil {

@@ -17,6 +17,7 @@ type Live struct {
 	mu       sync.Mutex // guards the maps; never held while anything is written
 	calls    map[bailey.ReceiptID]LiveCall
 	sessions map[bailey.SessionID]LiveSession
+	conns    map[bailey.SessionID]int
 }
 
 // LiveCall is a call whose intent is durable and whose outcome is not.
@@ -29,7 +30,7 @@ type LiveCall struct {
 	Since      time.Time           `json:"since"`
 }
 
-// LiveSession is a connection that stays.
+// LiveSession is a session with a connection that stays: with several it is told of the last.
 type LiveSession struct {
 	ID     bailey.SessionID `json:"id"`
 	Door   string           `json:"door"`
@@ -87,14 +88,18 @@ func (l *Live) connect(from bailey.Call) (disconnect func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {
-		l.sessions = map[bailey.SessionID]LiveSession{}
+		l.sessions, l.conns = map[bailey.SessionID]LiveSession{}, map[bailey.SessionID]int{}
 	}
 	id := from.Session.ID
+	l.conns[id]++
 	l.sessions[id] = LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir, Since: time.Now().UTC()}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.sessions, id)
+		if l.conns[id]--; l.conns[id] == 0 {
+			delete(l.sessions, id)
+			delete(l.conns, id)
+		}
 	}
 }
 

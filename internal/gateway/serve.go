@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"bailey"
@@ -48,10 +49,14 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 	from := bailey.Call{
 		Principal: bailey.Principal{Agent: "local", Person: g.person},
-		Session:   bailey.Session{ID: bailey.NewSessionID()},
 		Door:      "cli", Dir: q.Dir,
 	}
-	defer g.endSession(from.Session.ID)
+	leave, err := g.session(ctx, q, &from)
+	if err != nil {
+		conn.WriteJSON(frameError, newFailure(err))
+		return
+	}
+	defer leave()
 	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)) > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
@@ -65,7 +70,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	case q.Verb == "call":
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
-		g.mcp(ctx, conn, from)
+		g.mcp(ctx, conn, from, q.Session != "")
 	case q.Verb == redactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
@@ -85,6 +90,22 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
 	}
+}
+
+// session gives a query its session: that of its bearer, or one of its own, which ends with it.
+func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leave func(), err error) {
+	calls := q.Verb == "call" || q.Verb == "mcp"
+	if q.Session == "" || !calls {
+		from.Session = bailey.Session{ID: bailey.NewSessionID(), Single: q.Verb == "call"}
+		return func() { g.endSession(from.Session.ID) }, nil
+	}
+	if g.Sessions == nil {
+		return nil, unknownSession()
+	}
+	if from.Session.ID, err = g.Sessions.enter(ctx, q.Session, from.Principal); err != nil {
+		return nil, err
+	}
+	return func() { g.Sessions.leave(from.Session.ID, g.endSession) }, nil
 }
 
 // respond writes an answer, or says that it is more than a frame holds.
@@ -136,12 +157,26 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	call.DryRun = q.Call.DryRun
 	if q.Call.Wait {
 		call.Patience = math.MaxInt64 // until the question's own end
+		call.Asked = notify(conn)
 	}
 	if q.Call.Stream {
 		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
 	}
 	go untilGone(conn, cancel)
 	conn.WriteJSON(frameResult, NewReply(g.Gate.Do(ctx, call)))
+}
+
+// notify tells a client once which question its call waits for. One that does not take the notice does not take the
+// result either, which has its own bound.
+func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
+	var once sync.Once
+	return func(ctx context.Context, q bailey.Question) {
+		once.Do(func() {
+			if ctx.Err() == nil {
+				conn.WriteJSON(frameNotice, Notice{q.ID, q.Digest, q.Expires})
+			}
+		})
+	}
 }
 
 // untilGone ends what a client asked for when it goes away: it says nothing more, so whatever comes is its end.
@@ -163,13 +198,16 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
-// mcp serves one MCP connection, which is one session.
-func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call) {
+// mcp serves one MCP connection, which is one session, or one connection of a session that has a bearer.
+func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
 	from.Door = "mcp"
 	id := from.Session.ID
 	shown := from
 	shown.Dir = g.Redaction.Text(id, from.Dir)
 	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": shown.Dir}
+	if bearer {
+		event["bearer"] = true // it may have been connected before, and may be again
+	}
 	if err := g.Note(ctx, "session.start", event); err != nil {
 		conn.WriteJSON(frameError, newFailure(err))
 		return

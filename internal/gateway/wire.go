@@ -2,17 +2,19 @@ package gateway
 
 import (
 	"errors"
+	"time"
 
 	"bailey"
 )
 
 // Protocol is the version of what client and gateway say to each other; another one is refused.
-const Protocol = 1
+const Protocol = 2
 
 // stopVerb ends the gateway. It is understood in every version of the protocol.
 const stopVerb = "stop"
 
-// Frame kinds. A client sends one query; the gateway answers output frames, then one result or error.
+// Frame kinds. A client sends one query; the gateway answers output frames, then one result or error. To a call that
+// waits for a person it sends a notice, which says of what.
 // After a query for "mcp" and an empty result frame the connection carries MCP, unframed. After one for "redact" and
 // an empty result frame the client sends input and then end, while output comes; a result or error is the last word.
 const (
@@ -23,13 +25,15 @@ const (
 	frameError  byte = 'x'
 	frameInput  byte = 'i'
 	frameEnd    byte = 'z'
+	frameNotice byte = 'n'
 )
 
 // Query is what a client asks for.
 type Query struct {
 	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"` // call, mcp, redact, stop, or one of the gateway's looks
-	Dir      string         `json:"dir"`  // the client's working directory
+	Verb     string         `json:"verb"`              // call, mcp, redact, stop, or one of the gateway's looks
+	Dir      string         `json:"dir"`               // the client's working directory
+	Session  string         `json:"session,omitempty"` // the bearer of the session that a call or an MCP connection belongs to
 	Call     *CallQuery     `json:"call,omitempty"`
 	Args     map[string]any `json:"args,omitempty"` // of a look or an act
 	Redact   *RedactQuery   `json:"redact,omitempty"`
@@ -44,6 +48,13 @@ type CallQuery struct {
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Wait       bool                `json:"wait,omitempty"`
 	Stream     bool                `json:"stream,omitempty"` // send output as it comes
+}
+
+// Notice says which question a call waits for.
+type Notice struct {
+	Approval bailey.ApprovalID `json:"approvalId"`
+	Digest   string            `json:"digest"`
+	Expires  time.Time         `json:"expires"`
 }
 
 // Reply is a call's result as every door's JSON shows it.

@@ -27,11 +27,15 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	}
 	dry, asked := req.Params.GetMeta()[DryRunKey]
 	if _, plain := dry.(bool); asked && !plain { // who meant true must not get a run
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "_meta " + DryRunKey + " is true or false"}
+		return nil, invalidParams("_meta " + DryRunKey + " is true or false")
+	}
+	patience, err := s.patience(req.Params.GetMeta())
+	if err != nil {
+		return nil, err
 	}
 	ctx, done := attended(ctx)
 	defer done()
-	r := s.Gate.Do(ctx, bailey.Call{
+	w := &wait{session: s, req: req, call: bailey.Call{
 		Capability: s.capability(ctx, req.Params.Name),
 		Input:      input,
 		Principal:  s.Principal,
@@ -40,12 +44,53 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		Dir:        s.Dir,
 		Client:     client(req.ClientInfo()),
 		DryRun:     dry == true,
-	})
-	out := render(r)
-	if v, _ := req.Params.GetMeta()[sdk.MetaKeyProtocolVersion].(string); v >= "2026-07-28" {
+		Patience:   patience,
+	}}
+	w.call.Asked = w.asked
+	defer w.end()
+	return w.do(ctx)
+}
+
+// do makes the call. A client that is to ask its person itself gets the question first; the call waits when it comes
+// again, or when the client is not to ask. Whatever is asked, it is one question, and the call runs once.
+func (w *wait) do(ctx context.Context) (sdk.Result, error) {
+	resumed, err := w.resume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version, can := revision(w.req)
+	newer := version >= newRevision
+	w.elicit = form(can) && !newer && version >= firstElicitation
+	call := w.call
+	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun
+	name := "" // before the gate has it
+	if first {
+		call.Patience, name = 0, callDigest(call)
+	}
+	r := w.Gate.Do(ctx, call)
+	if first && r.Status == bailey.Pending {
+		if in := w.input(ctx, r, name); in != nil {
+			return in, nil
+		}
+		r = w.Gate.Do(ctx, w.call)
+	}
+	out := render(r, w.question(ctx, r))
+	if newer {
 		out.Type = "complete"
 	}
 	return out, nil
+}
+
+// question is the one that a call waits for; nil when it waits for none.
+func (w *wait) question(ctx context.Context, r bailey.Result) *Question {
+	if r.Status != bailey.Pending || r.Approval == "" || r.DryRun {
+		return nil
+	}
+	q, err := w.Gate.Question(ctx, w.call, r.Approval)
+	if err != nil { // settled meanwhile
+		return nil
+	}
+	return &q
 }
 
 // gone is why a call is cut off whose caller is not there any more. It is a cancellation.

@@ -102,7 +102,7 @@ func TestClientCalls(t *testing.T) {
 	}
 	c := g.got()[0]
 	if c.Capability != "system.echo" || c.Principal.Agent != "tester" || c.Session.ID != "s-1" || c.Door != "mcp" ||
-		c.Dir != "/src" || c.Client != "sdk\uFFFD[31m/1.8" || c.Text || c.DryRun || c.Patience != 0 || c.Stdout != nil {
+		c.Dir != "/src" || c.Client != "sdk\uFFFD[31m/1.8" || c.Text || c.DryRun || c.Patience != DefaultPatience || c.Stdout != nil {
 		t.Errorf("call: %+v", c)
 	}
 	if n, ok := c.Input["n"].(json.Number); !ok || n != "12345678901234567" {

@@ -32,6 +32,7 @@ type conn struct {
 	closed  chan struct{}
 
 	writing sync.Mutex // one line at a time
+	asks    asks
 	open    table
 }
 
@@ -115,7 +116,20 @@ func (c *conn) accept(line []byte) []jsonrpc.Message {
 		c.refuse(idOf(line), jsonrpc.CodeInvalidRequest, err)
 		return nil
 	}
-	return known(msg)
+	return c.known(msg)
+}
+
+// known drops what nobody waits for: the zero messages, and answers to what we did not ask.
+func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
+	for _, m := range msgs {
+		switch {
+		case m.Request != nil:
+			out = append(out, m.Request)
+		case m.answer != nil && c.asks.answered(m.answer.ID):
+			out = append(out, m.answer)
+		}
+	}
+	return out
 }
 
 // acceptBatch takes an array of messages, all or none.
@@ -142,7 +156,7 @@ func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 		c.refuse(nil, jsonrpc.CodeInvalidRequest, err)
 		return nil
 	}
-	return known(all...)
+	return c.known(all...)
 }
 
 // Write sends one message of ours.
@@ -151,6 +165,7 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	if answers && r.Error != nil {
 		msg = &jsonrpc.Response{ID: r.ID, Error: c.hidden(r.Error)}
 	}
+	c.asks.sent(msg)
 	data, err := jsonrpc.EncodeMessage(msg)
 	if answers {
 		var n int

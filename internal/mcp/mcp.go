@@ -11,6 +11,14 @@
 // has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28. Every well-formed tools/call
 // goes to the gate, whatever tool it names, so that it leaves a receipt.
 //
+// From the client come also the answers to requests of ours (elicitation/create), by their ids; any other is dropped.
+//
+// # Waiting
+//
+// A call that a person has to approve stays for [DefaultPatience], with a word of progress every ten seconds to a client
+// that gave a token. Then it is pending, and the same call in the same session takes it up again. A client that cancels
+// withdraws its waiting, and not the question.
+//
 // # Names
 //
 // Agents' tool names allow [A-Za-z0-9_-] only, so "git.status" is listed as "git_status": every other
@@ -22,7 +30,8 @@
 //	ok          content: stdout, then "stderr:" and stderr
 //	ran, failed isError; one text with exit code, stdout and stderr
 //	not run     isError; one text with what happened, why, what to do and the receipt's id;
-//	            structuredContent says the same
+//	            structuredContent says the same. So of one that is pending: until when, who answers, and
+//	            that the same call takes it up
 //
 // Agents show their model either structuredContent or content, and of an error often the first text
 // alone. So structuredContent stands only where it says everything, and an error is one text. What a
@@ -36,6 +45,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -57,6 +67,10 @@ type Gate interface {
 	Do(ctx context.Context, call bailey.Call) bailey.Result
 	// Tools lists what p may see, in a stable order.
 	Tools(ctx context.Context, p bailey.Principal) []Tool
+	// Question returns an open question about a call of from's session and principal, and no other.
+	Question(ctx context.Context, from bailey.Call, id bailey.ApprovalID) (Question, error)
+	// Answer answers one, without a signature: the digest is that of the text that was shown.
+	Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error
 }
 
 // Config says who is at the other end of a connection and where its calls go.
@@ -67,6 +81,8 @@ type Config struct {
 	Dir       string // the client's working directory, absolute
 	Version   string // Bailey's own
 	Log       *slog.Logger
+	// Patience is how long a call stays for a person's answer before it is parked. Zero is [DefaultPatience].
+	Patience time.Duration
 	// Hide redacts the text of protocol errors, which quote what was sent.
 	Hide func(string) string
 }
@@ -75,7 +91,7 @@ type Config struct {
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
 	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
-	`A call that needs a person's approval returns as pending; nothing you can do answers it. ` +
+	`A call that needs a person's approval waits for it, or returns as pending: call again with the same arguments to go on waiting, and once granted it runs, once. You cannot answer it yourself. ` +
 	`[REDACTED_IPV4_1] and the like stand for what is hidden from you, the same thing each time in this session: pass such a token on as it is. ` +
 	`As a path, a host or a URL's host the gate puts an address back; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
 	`[REDACTED__ with two underscores is how data that itself reads [REDACTED_ is shown.`
@@ -94,7 +110,7 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := newConn(rw, cfg.Hide)
-	s := &session{Config: cfg, conn: c, page: 1000}
+	s := &session{Config: cfg, conn: c, page: 1000, beat: beat}
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       cfg.Log,
@@ -118,7 +134,8 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 type session struct {
 	Config
 	conn *conn
-	page int // tools in one answer to tools/list
+	page int           // tools in one answer to tools/list
+	beat time.Duration // between two words to a client whose call waits
 
 	mu    sync.Mutex
 	names map[string]bailey.CapabilityID // as last listed; guarded by mu

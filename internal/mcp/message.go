@@ -7,24 +7,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// message is a request or notification as the SDK reads it; the zero one is an answer to something we
-// never asked, and is dropped.
+// message is a request or notification as the SDK reads it, or an answer, which counts if we asked ([conn.known]). The
+// zero one is none of these, and is dropped.
 type message struct {
 	*jsonrpc.Request
-	size int
+	answer *jsonrpc.Response
+	size   int
 }
 
 func (m message) call() bool { return m.Request != nil && m.IsCall() }
-
-// known drops the zero messages.
-func known(msgs ...message) (out []jsonrpc.Message) {
-	for _, m := range msgs {
-		if m.Request != nil {
-			out = append(out, m.Request)
-		}
-	}
-	return out
-}
 
 // parse checks a message's envelope by exact keys (encoding/json into a struct would take "ID" for "id"
 // where the SDK does not) and then lets the SDK read it. raw has passed strict.
@@ -45,7 +36,7 @@ func parse(raw []byte) (message, error) {
 		if env["result"] == nil && env["error"] == nil {
 			return message{}, errors.New("the message has neither method nor result")
 		}
-		return message{}, nil
+		return parseAnswer(raw, env), nil
 	}
 	if json.Unmarshal(env["method"], &method) != nil || string(env["method"]) == "null" {
 		return message{}, errors.New("the method is not a string")
@@ -56,4 +47,17 @@ func parse(raw []byte) (message, error) {
 		return message{}, errors.New("the message is not a JSON-RPC request")
 	}
 	return message{Request: req, size: len(raw)}, nil
+}
+
+// parseAnswer reads an answer. What is not exactly one is the zero message: nobody waits for that.
+func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
+	if env["result"] != nil && env["error"] != nil || env["id"] == nil {
+		return message{}
+	}
+	msg, err := jsonrpc.DecodeMessage(raw)
+	r, ok := msg.(*jsonrpc.Response)
+	if err != nil || !ok {
+		return message{}
+	}
+	return message{answer: r, size: len(raw)}
 }

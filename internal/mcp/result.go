@@ -20,10 +20,13 @@ const DryRunKey = "bailey/dryRun"
 // answer is a tools/call result on the wire. The SDK's own type cannot say resultType from outside.
 type answer struct {
 	sdk.ResultBase
-	Content    []sdk.Content `json:"content"`
+	Content    []sdk.Content `json:"content,omitempty"` // none in one that asks for input
 	Structured *facts        `json:"structuredContent,omitempty"`
 	IsError    bool          `json:"isError,omitempty"`
 	Type       string        `json:"resultType,omitempty"` // from 2026-07-28 on
+
+	Inputs sdk.InputRequestMap `json:"inputRequests,omitempty"`
+	State  string              `json:"requestState,omitempty"`
 }
 
 // facts are what is to be known of a call besides its output.
@@ -41,7 +44,18 @@ type facts struct {
 	Hint             string            `json:"hint,omitempty"`
 	ApprovalRequired bool              `json:"approvalRequired,omitempty"`
 	Approval         bailey.ApprovalID `json:"approvalId,omitempty"`
+	Expires          string            `json:"approvalExpires,omitempty"` // RFC 3339
+	Wants            *wants            `json:"approvalWants,omitempty"`
+	CallAgain        bool              `json:"callAgain,omitempty"` // the same call takes it up
 	NotDurable       bool              `json:"notDurable,omitempty"`
+}
+
+// wants is what an answer has to come to.
+type wants struct {
+	Count  int          `json:"count"`
+	Roles  []string     `json:"roles,omitempty"`
+	Level  bailey.Level `json:"level,omitempty"`
+	Signed bool         `json:"signed"`
 }
 
 // rule is one that decided.
@@ -51,8 +65,8 @@ type rule struct {
 }
 
 // render writes a result down for an agent.
-func render(r bailey.Result) *answer {
-	f := factsOf(r)
+func render(r bailey.Result, q *Question) *answer {
+	f := factsOf(r, q)
 	a := &answer{IsError: !f.OK}
 	a.Meta = sdk.Meta{ResultKey: f}
 	switch {
@@ -76,7 +90,7 @@ func toolFailed(r bailey.Result) bool {
 		(r.Err == nil || bailey.KindOf(r.Err) == bailey.ToolFailed)
 }
 
-func factsOf(r bailey.Result) *facts {
+func factsOf(r bailey.Result, q *Question) *facts {
 	f := &facts{
 		OK: r.Status == bailey.OK && r.Err == nil && !r.NotDurable, Receipt: r.Receipt, Status: r.Status,
 		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun,
@@ -103,8 +117,37 @@ func factsOf(r bailey.Result) *facts {
 		f.Decision = bailey.Deny.String()
 	case bailey.Pending:
 		f.Decision, f.ApprovalRequired, f.Approval = bailey.Ask.String(), true, r.Approval
+		f.about(q)
 	}
 	return f
+}
+
+// about says of an open question what it takes.
+func (f *facts) about(q *Question) {
+	if q == nil {
+		return
+	}
+	w := bailey.Combine(q.Rules)
+	f.Expires, f.CallAgain = stamp(q.Expires), true
+	f.Wants = &wants{Count: w.Count, Roles: w.Roles, Level: w.Level, Signed: !q.Local}
+}
+
+// who says who answers a question, and by what.
+func (f *facts) who() string {
+	key, people := "", "a person"
+	if f.Wants.Signed {
+		key, people = " --key FILE", "an approver, who signs"
+	}
+	if f.Wants.Level == bailey.SignedTouch {
+		people += " with a key that wants a touch"
+	}
+	if f.Wants.Count > 1 {
+		people = fmt.Sprintf("%d approvers, who each sign", f.Wants.Count)
+	}
+	if len(f.Wants.Roles) > 0 {
+		people += ", with the role " + strings.Join(f.Wants.Roles, " and ")
+	}
+	return fmt.Sprintf("%s: bailey approve %s%s", people, f.Approval, key)
 }
 
 // reason is the message for a person. The chain below it is for operators and may name what is no
@@ -148,6 +191,10 @@ func refusal(f *facts, err error) string {
 	}
 	if f.Approval != "" {
 		fmt.Fprintf(&b, "approval: %s, which only a person can grant\n", f.Approval)
+	}
+	if f.CallAgain {
+		fmt.Fprintf(&b, "open until: %s\nwho answers: %s\n", f.Expires, f.who())
+		b.WriteString("then: call again with the same arguments in this session; it goes on waiting, and once granted it runs, once\n")
 	}
 	if f.Receipt != "" {
 		fmt.Fprintf(&b, "receipt: %s\n", f.Receipt)

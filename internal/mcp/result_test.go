@@ -74,7 +74,7 @@ func TestRender(t *testing.T) {
 		{"the zero result", bailey.Result{}, []string{"not run: the call ended without a status\nexecuted: no\n"}, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := render(tt.in)
+			a := render(tt.in, nil)
 			var texts []string
 			for _, c := range a.Content {
 				texts = append(texts, c.(*sdk.TextContent).Text)
@@ -107,7 +107,7 @@ func TestFacts(t *testing.T) {
 		{bailey.Result{Receipt: "r-1", Status: bailey.Failed, Err: fail(bailey.Invalid, "why", "how")},
 			`{"ok":false,"receiptId":"r-1","status":"failed","executed":false,"reason":"why","hint":"how"}`},
 	} {
-		if got, _ := json.Marshal(factsOf(tt.in)); string(got) != tt.want {
+		if got, _ := json.Marshal(factsOf(tt.in, nil)); string(got) != tt.want {
 			t.Errorf("%+v\n got %s\nwant %s", tt.in, got, tt.want)
 		}
 	}

@@ -26,6 +26,14 @@ type gate struct {
 
 func (g *gate) Tools(context.Context, bailey.Principal) []Tool { return g.tools }
 
+func (g *gate) Question(context.Context, bailey.Call, bailey.ApprovalID) (Question, error) {
+	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
+}
+
+func (g *gate) Answer(context.Context, bailey.Call, bailey.ApprovalID, string, bool, string) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
+}
+
 func (g *gate) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	g.mu.Lock()
 	g.calls = append(g.calls, call)

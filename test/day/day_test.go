@@ -46,6 +46,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"a repository sets a trap", d.trapped},
 		{"the user looks for themselves", d.byHand},
 		{"the user writes rules, and stops everything for a while", d.rules},
+		{"a person is asked about a release", d.asked},
 		{"the user asks another model about a log", d.paste},
 		{"a checkpoint is kept elsewhere", d.keep},
 		{"the gateway is killed between calls", d.killedBetween},

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// What a request may cost.
+const (
+	httpPatience   = 20 * time.Second
+	maxAnswer      = 64 << 10 // a signature takes some kilobytes
+	maxHTTPHeaders = 16 << 10
+	maxHTTPOpen    = 64
+)
+
+// answersHTTP answers for the gateway over HTTP. It decides nothing: it is a client of the gateway's socket that turns
+// unsigned grants away.
+type answersHTTP struct {
+	client   *gateway.Client
+	operator gateway.Operator
+	token    string
+	tls      bool
+	hosts    []string // with ports: what a request may say it came to
+	origins  []string
+	addr     net.Addr
+	room     chan struct{} // has what requests hold
+}
+
+// newAnswersHTTP knows by which names it is reached. On this machine these are the address's own, and localhost: a name
+// that somebody lets lead here (DNS rebinding) is another one.
+func newAnswersHTTP(h answersHTTP, addr net.Addr) *answersHTTP {
+	h.addr, h.room = addr, make(chan struct{}, maxHTTPOpen)
+	h.hosts = append(slices.Clone(h.hosts), addr.String())
+	if host, port, err := net.SplitHostPort(addr.String()); err == nil && net.ParseIP(host).IsLoopback() {
+		h.hosts = append(h.hosts, net.JoinHostPort("localhost", port))
+	}
+	for _, host := range h.hosts {
+		h.origins = append(h.origins, h.scheme()+"://"+host)
+	}
+	return &h
+}
+
+func (h *answersHTTP) scheme() string {
+	if h.tls {
+		return "https"
+	}
+	return "http"
+}
+
+func (h *answersHTTP) base() string { return h.scheme() + "://" + h.addr.String() }
+
+// serve serves until ctx ends.
+func (h *answersHTTP) serve(ctx context.Context, l net.Listener, cert, key string) error {
+	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
+		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0)}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	var err error
+	if cert != "" {
+		err = server.ServeTLS(l, cert, key)
+	} else {
+		err = server.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// httpStatus is the one table from kinds of error to statuses.
+var httpStatus = map[bailey.Kind]int{
+	bailey.Denied: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
+	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway, bailey.Internal: http.StatusInternalServerError,
+}
+
+// httpRefusal is an error with a status of its own, where the kind says too little.
+type httpRefusal struct {
+	error
+	status int
+}
+
+func (r httpRefusal) Unwrap() error { return r.error }
+
+func turnedAway(status int, kind bailey.Kind, message, hint string) error {
+	return httpRefusal{&bailey.Error{Kind: kind, Message: message, Hint: hint}, status}
+}
+
+// handler has the requests. Nothing but these is answered, and no request without the token.
+func (h *answersHTTP) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range map[string]func(*http.Request) (any, error){
+		"GET /v1/approvals": h.list, "GET /v1/approvals/{id}": h.show, "POST /v1/approvals/{id}/answer": h.answer, "GET /v1/grants": h.grants,
+	} {
+		mux.HandleFunc(pattern, func(out http.ResponseWriter, r *http.Request) {
+			v, err := answer(r)
+			h.write(out, r, v, err)
+		})
+	}
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(out, r.Body, maxAnswer)
+		select {
+		case h.room <- struct{}{}:
+			defer func() { <-h.room }()
+		default:
+			h.write(out, r, nil, &bailey.Error{Kind: bailey.Unavailable, Message: "too many requests are open", Hint: "ask again in a moment"})
+			return
+		}
+		if err := h.admit(r); err != nil {
+			h.write(out, r, nil, err)
+			return
+		}
+		if _, pattern := mux.Handler(r); pattern == "" {
+			h.write(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})
+			return
+		}
+		mux.ServeHTTP(out, r)
+	})
+}
+
+// admit turns away who came by another name, from another page, or without the token.
+func (h *answersHTTP) admit(r *http.Request) error {
+	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
+		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
+	}
+	if origins, ok := r.Header["Origin"]; ok && (len(origins) != 1 || !slices.Contains(h.origins, origins[0])) {
+		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here", "start it with --origin")
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	want, got := sha256.Sum256([]byte(h.token)), sha256.Sum256([]byte(given))
+	if !ok || len(r.Header["Authorization"]) != 1 || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or another one", "Authorization: Bearer TOKEN, as in --token-file")
+	}
+	return nil
+}
+
+// write writes an answer, or why there is none.
+func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err error) {
+	head := out.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Content-Type-Options", "nosniff")
+	status := http.StatusOK
+	if err != nil {
+		var own httpRefusal
+		if status = httpStatus[bailey.KindOf(err)]; errors.As(err, &own) {
+			status = own.status
+		}
+		if status == http.StatusUnauthorized {
+			head.Set("WWW-Authenticate", `Bearer realm="bailey"`)
+		}
+		v = map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}
+	}
+	if r.ProtoMajor == 1 && status >= 400 { // what of the body nobody read
+		head.Set("Connection", "close")
+	}
+	out.WriteHeader(status)
+	json.NewEncoder(out).Encode(v)
+}
+
+func (h *answersHTTP) list(r *http.Request) (any, error) {
+	var l questionList
+	return &l, h.client.Look(r.Context(), gateway.Query{Verb: "approvals"}, &l)
+}
+
+func (h *answersHTTP) show(r *http.Request) (any, error) {
+	return questionOf(r.Context(), h.client, r.PathValue("id"))
+}
+
+func (h *answersHTTP) grants(r *http.Request) (any, error) {
+	var l grantList
+	return &l, h.client.Look(r.Context(), gateway.Query{Verb: "grants"}, &l)
+}
+
+// httpAnswer is the body of an answer.
+type httpAnswer struct {
+	Digest    string `json:"digest"`
+	Grant     bool   `json:"grant"`
+	Signature string `json:"signature"`
+	Reason    string `json:"reason"`
+}
+
+func (h *answersHTTP) answer(r *http.Request) (any, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json", "set Content-Type")
+	}
+	body, err := io.ReadAll(r.Body)
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid, fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
+	}
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not whole", Err: err}
+	}
+	a, err := parseHTTPAnswer(body)
+	if err != nil {
+		return nil, err
+	}
+	out := answered{OK: true, ID: bailey.ApprovalID(r.PathValue("id"))}
+	if a.Grant {
+		args := map[string]any{"id": string(out.ID), "digest": a.Digest, "signature": a.Signature}
+		return &out, act(r.Context(), h.client, h.operator, approveVerb, args, &out.Tally)
+	}
+	args := map[string]any{"id": string(out.ID), "reason": a.Reason}
+	return &out, h.client.Look(r.Context(), gateway.Query{Verb: denyVerb, Args: args}, &out.Tally)
+}
+
+// parseHTTPAnswer reads an answer. A grant without a signature is none, whatever the rules want: over HTTP nobody is an
+// operator.
+func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
+	if err := exactly(body, "digest", "grant", "signature", "reason"); err != nil {
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one: " + err.Error(), Hint: `{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`}
+	}
+	if err := strictly(body, &a); err != nil {
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one", Err: err, Hint: "docs/approvals.md has the requests"}
+	}
+	switch {
+	case a.Grant && a.Signature == "":
+		return a, &bailey.Error{Kind: bailey.Denied, Message: "a grant over HTTP has to be signed, and this one is not", Hint: "ssh-keygen -Y sign -n approval@bailey signs the question's text"}
+	case a.Grant && a.Reason != "":
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a grant has no reason", Hint: "leave it out"}
+	case !a.Grant && (a.Signature != "" || a.Digest != ""):
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a denial has neither digest nor signature", Hint: "leave them out; or set grant"}
+	case len(a.Reason) > maxDenial:
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes", maxDenial), Hint: "say less, or nothing"}
+	}
+	return a, nil
+}
+
+// exactly wants one JSON object with some of these keys, spelt so and each once, and grant among them: encoding/json takes
+// others for the same.
+func exactly(body []byte, keys ...string) error {
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("it is no object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		key, _ := t.(string)
+		var v json.RawMessage
+		switch {
+		case err != nil:
+			return errors.New("it is no JSON")
+		case !slices.Contains(keys, key):
+			return fmt.Errorf("it has a key %.40q", key)
+		case seen[key]:
+			return fmt.Errorf("it has %s twice", key)
+		case d.Decode(&v) != nil || string(v) == "null":
+			return fmt.Errorf("its %s is nothing", key)
+		}
+		seen[key] = true
+	}
+	if !seen["grant"] {
+		return errors.New("it does not say grant")
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// approvalsServeEvent is the ledger's kind of entry for a door that was opened for answers over HTTP.
+const approvalsServeEvent = "approvals.serve"
+
+// answersDoor is that door.
+type answersDoor struct {
+	listen, token, cert, key string
+	hosts, origins           []string
+	yes                      bool
+}
+
+func (a *app) approvalsServe() *cobra.Command {
+	var d answersDoor
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Take signed answers over HTTP",
+		Long: `Show open questions and take answers over HTTP, for programs that people answer with. A grant has to be signed by an
+approver of settings.yaml: an unsigned one is refused, whatever the rules want. docs/approvals.md has the requests.
+
+Whoever asks shows the token of --token-file, which is made where there is none. It listens on this machine alone unless
+there is a certificate; then --host says by which names it is reached. A page of another origin gets nothing unless
+--origin names it.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey approvals serve --listen 127.0.0.1:7443 --token-file ~/.bailey-token",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveAnswers(cmd.Context(), d) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.listen, "listen", "127.0.0.1:0", "the `address` and port")
+	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
+	f.StringVar(&d.cert, "cert", "", "a certificate, a PEM `file`")
+	f.StringVar(&d.key, "key", "", "its key, a PEM `file`")
+	f.StringArrayVar(&d.hosts, "host", nil, "a `name`, with its port, that the door is reached by")
+	f.StringArrayVar(&d.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
+	f.BoolVar(&d.yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
+	op, err := a.operator("approvals serve", d.yes)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.token == "":
+		return &bailey.Error{Kind: bailey.Invalid, Message: "there is no --token-file", Hint: "name a file; one that is not there is made"}
+	case (d.cert == "") != (d.key == ""):
+		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
+	}
+	if err := local(d.listen); err != nil && d.cert == "" {
+		return &bailey.Error{Kind: bailey.Invalid, Message: shown(d.listen) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
+	}
+	token, err := httpToken(d.token)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if !d.yes {
+		if err := a.confirm(ctx, fmt.Sprintf("Take signed answers at %s?", shown(d.listen))); err != nil {
+			return err
+		}
+	}
+	l, err := net.Listen("tcp", d.listen)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + shown(d.listen), Err: err, Hint: "give --listen another address"}
+	}
+	defer l.Close()
+	args := map[string]any{"listen": l.Addr().String(), "tls": d.cert != ""}
+	if err := act(ctx, c, op, approvalsServeEvent, args, new(map[string]bool)); err != nil {
+		return err
+	}
+	h := newAnswersHTTP(answersHTTP{client: c, operator: op, token: token, tls: d.cert != "", hosts: d.hosts, origins: d.origins}, l.Addr())
+	fmt.Fprintf(a.stderr, "bailey: answers are taken at %s\n", h.base())
+	return h.serve(ctx, l, d.cert, d.key)
+}
+
+// serveNoted says in the ledger that a door was opened, and by what right.
+func (s *stack) serveNoted(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	return map[string]bool{"ok": true}, s.scribe.note(ctx, approvalsServeEvent, map[string]any{
+		"listen": text(q.Args, "listen"), "tls": q.Args["tls"] == true, "operator": q.Operator, "person": from.Principal.Person})
+}
+
+// A token is so long that nobody guesses it, and a file of one no longer than a line.
+const minToken, maxToken = 32, 512
+
+// httpToken reads the token of a file, or makes one. Whoever has it sees every question.
+func httpToken(name string) (string, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|noWait|noFollow, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeToken(name)
+	}
+	bad := func(why, cure string, err error) error {
+		return &bailey.Error{Kind: bailey.Denied, Message: "the token's file " + shown(name) + " " + why, Hint: cure, Err: err}
+	}
+	if err != nil {
+		return "", bad("cannot be read", "name a regular file of your own, or none", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", bad("is no regular file", "name a regular file of your own, or none", nil)
+	case info.Mode().Perm()&tooWide != 0:
+		return "", bad("can be read by others", "chmod 600 it, and put another token in it", nil)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	if len(token) < minToken || len(b) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", bad(fmt.Sprintf("holds no token: that is a line of %d to %d printable characters", minToken, maxToken), "take the file away, and the next start makes another", nil)
+	}
+	return token, nil
+}
+
+func makeToken(name string) (string, error) {
+	var b [32]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	token := hex.EncodeToString(b[:])
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = f.WriteString(token + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "the token's file " + shown(name) + " cannot be made", Err: err, Hint: "name a file in a directory that you may write"}
+	}
+	return token, nil
+}

@@ -1,0 +1,146 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/approve"
+	"bailey/internal/peer"
+)
+
+// commitsAsk lets commits through that a person granted.
+const commitsAsk = writing + `
+@id("commits-ask") @reason("somebody reads it first") @approval("count=1,ttl=10m")
+forbid (principal, action == Action::"git.commit", resource)
+unless { context.approvals.contains("commits-ask") };`
+
+// TestGatewayKilledAtEveryStep: a gateway is killed as soon as the ledger has one entry more, two, three, …, while a call
+// asks, is granted and runs. Whenever that was, the question is there again when somebody asks for it, the answer counts
+// if it was taken, and what was granted runs no second time.
+func TestGatewayKilledAtEveryStep(t *testing.T) {
+	y := newYard(t)
+	y.env = append(y.env, "BAILEY_OPERATOR=1")
+	rules := filepath.Join(filepath.Dir(y.repo), "rules")
+	y.must(y.program, "policy", "init", rules)
+	pour(t, filepath.Join(rules, "commits.cedar"), commitsAsk)
+	cmd := y.command(y.program, "init", "--yes")
+	cmd.Dir = y.repo
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	y.must(y.program, "policy", "apply", rules, "--yes")
+	steps := 0
+	for {
+		steps++
+		if !y.oneCommit(steps) {
+			break
+		}
+	}
+	if steps < 8 { // question, pending, answer, intent, use, outcome, and the beginnings of two gateways
+		t.Errorf("only %d steps", steps)
+	}
+	t.Logf("%d steps", steps)
+}
+
+// oneCommit commits once, through a gateway that is killed when the ledger has n entries more. It reports whether one was.
+func (y *yard) oneCommit(n int) (killed bool) {
+	y.t.Helper()
+	name := fmt.Sprintf("file%d", n)
+	pour(y.t, filepath.Join(y.repo, name), name)
+	y.must("git", "-C", y.repo, "add", name)
+	y.must(y.program, "approvals", "list")
+	begin := y.entries()
+	die := make(chan bool, 1)
+	stop := make(chan struct{})
+	go func() { die <- y.killAt(begin+n, stop) }()
+	commits := func() int {
+		return strings.Count(y.must("git", "-C", y.repo, "log", "--format=%s"), fmt.Sprintf("commit %d.", n))
+	}
+	var seen []string
+	for range 30 {
+		cmd := y.command(y.program, "run", "git.commit", "-i", "repo=.", "-i", fmt.Sprintf("message=commit %d.", n), "--json")
+		cmd.Dir = y.repo
+		out, _ := cmd.Output()
+		var r struct{ ApprovalID string }
+		json.Unmarshal(out, &r)
+		if seen = append(seen, string(bytes.TrimSpace(out))); commits() > 0 {
+			break
+		}
+		if r.ApprovalID != "" {
+			y.command(y.program, "approve", r.ApprovalID, "--yes").Run()
+		}
+	}
+	close(stop)
+	killed = <-die
+	if commits() != 1 {
+		y.t.Errorf("killed at %d: %d commits\n%s", n, commits(), strings.Join(seen, "\n"))
+	}
+	y.asked(n, begin)
+	return killed
+}
+
+// asked wants that no question was asked again that was not used up, and no grant used twice.
+func (y *yard) asked(n, begin int) {
+	y.t.Helper()
+	open, used := map[string]bailey.ApprovalID{}, map[bailey.ApprovalID]int{}
+	raw, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	for e, err := range audit.Scan(bytes.NewReader(raw), audit.Head{}) {
+		if err != nil {
+			y.t.Fatal(err)
+		}
+		var q bailey.Question
+		var u approve.Use
+		switch {
+		case e.Kind == approve.QuestionEvent && json.Unmarshal(e.Data, &q) == nil:
+			if before, asked := open[q.Subject]; asked && used[before] == 0 {
+				y.t.Errorf("killed at %d: %s was asked again as %s", n, before, q.ID)
+			}
+			open[q.Subject] = q.ID
+		case e.Kind == approve.UseEvent && json.Unmarshal(e.Data, &u) == nil:
+			if used[u.Question]++; used[u.Question] > 1 {
+				y.t.Errorf("killed at %d: %s was used twice", n, u.Question)
+			}
+		}
+	}
+}
+
+// entries is how many the ledger has.
+func (y *yard) entries() int {
+	raw, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		y.t.Fatal(err)
+	}
+	return bytes.Count(raw, []byte("\n"))
+}
+
+// killAt kills the home's gateway when the ledger has so many entries, and reports whether it did before stop.
+func (y *yard) killAt(n int, stop <-chan struct{}) bool {
+	for y.entries() < n {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(200 * time.Microsecond):
+		}
+	}
+	conn, err := peer.Dial(y.home.Socket())
+	if err != nil {
+		return true // it is gone already
+	}
+	defer conn.Close()
+	return syscall.Kill(conn.PID, syscall.SIGKILL) == nil
+}

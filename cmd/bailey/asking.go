@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gateway"
+	"bailey/internal/mcp"
+)
+
+// byClient is by what right an answer comes that an agent's client gave for its person: none but the client's word.
+const byClient = "client"
+
+// unsigned reports whether an answer without a signature would grant a question by itself, by the settings of now. It is
+// asked before somebody is shown the question; the answer itself is proven by [proven].
+func unsigned(q bailey.Question, trusted []gateway.Approver) bool {
+	w := bailey.Combine(q.Rules)
+	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
+}
+
+// lasting is the queue beside sessions that outlive their connections: what such a one could come back to is not
+// withdrawn when the gateway lets go of the rest, but ends in its own time.
+type lasting struct {
+	*approve.Queue
+	sessions *gateway.Sessions
+}
+
+func (l lasting) End(id bailey.SessionID) {
+	if !l.sessions.Lasts(id) {
+		l.Queue.End(id)
+	}
+}
+
+// Question shows an open question to the session whose call it is about.
+func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (mcp.Question, error) {
+	open := d.s.queue.Open()
+	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
+	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
+		return mcp.Question{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q of this session is open", id), Hint: "call again: it says what became of it"}
+	}
+	var trusted []gateway.Approver
+	if d.s.desk != nil {
+		trusted = d.s.desk.settings.Applied().Approvers
+	}
+	return mcp.Question{Question: open[i].Question, Local: unsigned(open[i].Question, trusted)}, nil
+}
+
+// Answer takes what a client says that its person said. It is local at most, and counts where that is enough.
+func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
+	q, err := d.Question(ctx, from, id)
+	switch {
+	case err != nil:
+		return err
+	case q.Digest != digest:
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
+	case grant && !q.Local:
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}
+	}
+	_, err = d.s.queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
+		Person: cmp.Or(from.Principal.Person, "somebody"), Operator: byClient})
+	return err
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+	"bailey/internal/gateway"
+	bmcp "bailey/internal/mcp"
+)
+
+// elicited is a yard whose policy asks about the date, with a client of its gateway through bailey serve.
+type elicited struct {
+	*yard
+	session *mcp.ClientSession
+
+	mu    sync.Mutex
+	shown []*mcp.ElicitParams
+}
+
+// older is a revision in which a server asks; newer one in which the client comes back.
+const older, newer = "2025-11-25", "2026-07-28"
+
+// newAsking connects a client that answers what it is asked by say; nil: it cannot be asked.
+func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.ElicitParams) *mcp.ElicitResult) *elicited {
+	t.Helper()
+	y := &elicited{yard: newYard(t)}
+	y.env = append(y.env, "BAILEY_OPERATOR=1")
+	rules := filepath.Join(filepath.Dir(y.repo), "rules")
+	y.must(y.program, "policy", "init", rules)
+	pour(t, filepath.Join(rules, "dates.cedar"), fmt.Sprintf(`@id("dates-ask") @reason("somebody looks first") @approval("%s")
+forbid (principal, action == Action::"system.date", resource)
+unless { context.approvals.contains("dates-ask") };`, wants))
+	if settings != "" {
+		y.must("mkdir", "-p", "-m", "700", string(y.home))
+		pour(t, filepath.Join(string(y.home), gateway.SettingsName), settings)
+		y.must(y.program, "init", "--apply", "--yes")
+	}
+	y.must(y.program, "policy", "apply", rules, "--yes")
+	opts := &mcp.ClientOptions{}
+	if say != nil {
+		opts.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			y.mu.Lock()
+			y.shown = append(y.shown, r.Params)
+			y.mu.Unlock()
+			return say(r.Params), nil
+		}
+	}
+	cmd := y.command(y.program, "serve")
+	cmd.Dir = y.repo
+	var err error
+	y.session, err = mcp.NewClient(&mcp.Implementation{Name: "a client", Version: "1"}, opts).Connect(t.Context(), &mcp.CommandTransport{Command: cmd},
+		&mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { y.session.Close() })
+	return y
+}
+
+// outcome is what a program is told of a call.
+type outcome struct {
+	Status     bailey.Status
+	ApprovalID string
+	CallAgain  bool
+}
+
+func (y *elicited) date(ctx context.Context, patience time.Duration) (outcome, error) {
+	res, err := y.session.CallTool(ctx, &mcp.CallToolParams{Name: "system_date", Meta: mcp.Meta{bmcp.PatienceKey: patience.Milliseconds()}})
+	if err != nil {
+		return outcome{}, err
+	}
+	var o outcome
+	b, err := json.Marshal(res.Meta[bmcp.ResultKey])
+	if err == nil {
+		err = json.Unmarshal(b, &o)
+	}
+	return o, err
+}
+
+// wants has the date's call end so.
+func (y *elicited) wants(ctx context.Context, patience time.Duration, status bailey.Status) outcome {
+	y.t.Helper()
+	o, err := y.date(ctx, patience)
+	if err != nil || o.Status != status {
+		y.t.Fatalf("%+v, %v; want %s", o, err, status)
+	}
+	return o
+}
+
+// TestParkedOverAKilledGateway: a gateway is killed while a call of an MCP client waits. The client goes on with the next
+// gateway through the same bailey serve, in the same session: the question is still the one that was open, and once it is
+// granted the same call runs, once.
+func TestParkedOverAKilledGateway(t *testing.T) {
+	y := newAsking(t, older, "count=1,ttl=10m", "", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first := y.wants(ctx, 0, bailey.Pending)
+	if !first.CallAgain || first.ApprovalID == "" {
+		t.Errorf("%+v", first)
+	}
+	cut := make(chan error, 1)
+	go func() {
+		_, err := y.date(ctx, time.Minute)
+		cut <- err
+	}()
+	y.await("the call to wait", func() bool { return strings.Contains(y.must(y.program, "approvals", "list", "--json"), `"waits":true`) })
+	y.must("kill", "-9", strconv.Itoa(y.gateway()))
+	if err := <-cut; err == nil || !strings.Contains(err.Error(), "the gateway ended") {
+		t.Errorf("the call that waited: %v", err)
+	}
+	if again := y.wants(ctx, 0, bailey.Pending); again.ApprovalID != first.ApprovalID {
+		t.Errorf("behind the new gateway %s is asked, before %s", again.ApprovalID, first.ApprovalID)
+	}
+	y.must(y.program, "approve", first.ApprovalID, "--yes")
+	y.must("kill", "-9", strconv.Itoa(y.gateway()))
+	var ran outcome
+	var err error
+	for range 3 { // the relay may learn of the death only by this call
+		if ran, err = y.date(ctx, 0); err == nil {
+			break
+		}
+	}
+	if err != nil || ran.Status != bailey.OK {
+		t.Errorf("granted: %+v, %v", ran, err)
+	}
+	if o := y.wants(ctx, 0, bailey.Pending); o.ApprovalID == first.ApprovalID {
+		t.Error("one grant ran two calls")
+	}
+}
+
+// TestOthersCannotTakeItUp: what one session was granted another one cannot use, nor answer.
+func TestOthersCannotTakeItUp(t *testing.T) {
+	y := newAsking(t, older, "count=1,ttl=10m", "", nil)
+	o := y.wants(t.Context(), 0, bailey.Pending)
+	y.must(y.program, "approve", o.ApprovalID, "--yes")
+	if out, err := y.command(y.program, "run", "system.date", "--json").Output(); err == nil || !strings.Contains(string(out), `"approvalRequired":true`) {
+		t.Errorf("a call of no session: %s", out)
+	}
+	y.wants(t.Context(), 0, bailey.OK)
+}
+
+// yes grants what is asked.
+func yes(p *mcp.ElicitParams) *mcp.ElicitResult {
+	b, _ := json.Marshal(p.RequestedSchema)
+	var s struct{ Required []string }
+	json.Unmarshal(b, &s)
+	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{s.Required[0]: "yes"}}
+}
+
+// TestClientGrants: a client that shows forms can let its call run where an unsigned answer will do, and the ledger says
+// whose word it was.
+func TestClientGrants(t *testing.T) {
+	for _, revision := range []string{older, newer} {
+		y := newAsking(t, revision, "count=1,ttl=10m", "", yes)
+		y.wants(t.Context(), time.Minute, bailey.OK)
+		if len(y.shown) != 1 || !strings.Contains(y.shown[0].Message, "system.date") {
+			t.Errorf("%s: shown %d questions", revision, len(y.shown))
+		}
+		log := y.must("sh", "-c", "grep '\"kind\":\"answer\"' "+filepath.Join(y.home.Ledger(), "00000001.jsonl"))
+		if !strings.Contains(log, `"level":"local"`) || !strings.Contains(log, `"operator":"client"`) {
+			t.Errorf("%s: the ledger: %s", revision, log)
+		}
+	}
+}
+
+// TestClientDenies: a no is one, and is remembered.
+func TestClientDenies(t *testing.T) {
+	y := newAsking(t, older, "count=1,ttl=10m", "", func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "decline"} })
+	y.wants(t.Context(), time.Minute, bailey.Refused)
+	y.wants(t.Context(), time.Minute, bailey.Refused)
+	if len(y.shown) != 1 {
+		t.Errorf("asked %d times", len(y.shown))
+	}
+}
+
+// TestClientIsNotEnough: where rules or settings want more than a client can say, it is not asked, whatever it would say.
+func TestClientIsNotEnough(t *testing.T) {
+	for name, c := range map[string]struct{ wants, settings string }{
+		"a role":    {"role=sre,count=1,ttl=10m", ""},
+		"two":       {"count=2,ttl=10m", ""},
+		"approvers": {"count=1,ttl=10m", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIME6FYVSXA2mOHHbOb8smVMhKf7/ZYJcRoXhZtE86LkM\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newAsking(t, older, c.wants, c.settings, yes)
+			o := y.wants(t.Context(), 300*time.Millisecond, bailey.Pending)
+			if len(y.shown) != 0 {
+				t.Errorf("the client was asked: %s", y.shown[0].Message)
+			}
+			if out, err := y.command(y.program, "approve", o.ApprovalID, "--yes").CombinedOutput(); err == nil {
+				t.Errorf("an unsigned answer counts: %s", out)
+			}
+		})
+	}
+}
+
+// TestUnsigned: an answer without a signature is enough for rules that want no more, as long as settings name nobody.
+func TestUnsigned(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules   []bailey.Rule
+		trusted []gateway.Approver
+		want    bool
+	}{
+		"no more":        {[]bailey.Rule{{ID: "a", Count: 1}}, nil, true},
+		"local":          {[]bailey.Rule{{ID: "a", Level: bailey.Local}}, nil, true},
+		"a key":          {[]bailey.Rule{{ID: "a"}, {ID: "b", Level: bailey.SignedSoftware}}, nil, false},
+		"a touch":        {[]bailey.Rule{{ID: "a", Level: bailey.SignedTouch}}, nil, false},
+		"no level known": {[]bailey.Rule{{ID: "a", Level: "webauthn"}}, nil, false},
+		"a role":         {[]bailey.Rule{{ID: "a", Role: "sre"}}, nil, false},
+		"two":            {[]bailey.Rule{{ID: "a", Count: 2}}, nil, false},
+		"approvers":      {[]bailey.Rule{{ID: "a"}}, []gateway.Approver{{Name: "ada"}}, false},
+	} {
+		if got := unsigned(bailey.Question{Rules: c.rules}, c.trusted); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// sessionVerb is nobody's in particular: who may call may have its calls belong together.
+const sessionVerb = "session"
+
+// ownSession is a session with the bearer that shows it, as JSON.
+type ownSession struct {
+	OK      bool             `json:"ok"`
+	Session bailey.SessionID `json:"session"` // as receipts have it
+	Bearer  string           `json:"bearer"`  // a secret: whoever has it calls in this session
+}
+
+func (a *app) sessionVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "session", Short: "Begin a session that calls of several commands belong to",
+		Long: `Begin a session and print what makes the calls of a shell belong to it:
+
+  eval "$(bailey session)"
+
+The calls of one session share a workspace, redaction tokens and budgets, and a call that waits for a person can be
+taken up again in it, after the gateway has ended too. Without it each bailey run is a session of its own.
+
+The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return look(cmd.Context(), a, gateway.Query{Verb: sessionVerb}, func(b ownSession) {
+				fmt.Fprintf(a.stdout, "export %s=%s\n", gateway.SessionVariable, b.Bearer)
+			})
+		},
+	}
+}
+
+// session is a look for everybody.
+func (s *stack) session(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
+	bearer, id, err := s.sessions.Issue(ctx, from.Principal)
+	if err != nil {
+		return nil, err
+	}
+	return ownSession{OK: true, Session: id, Bearer: bearer}, nil
+}
+
+// keptClient is a client whose MCP connections are of one session, whichever gateway they lead to: that of the environment, or
+// one of its own. Its own it begins anew once that has ended; the environment's is the user's to begin.
+type keptClient struct {
+	*gateway.Client
+	own bool
+}
+
+func (k *keptClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
+	for {
+		fresh := k.Session == ""
+		if fresh {
+			var b ownSession
+			if err := k.Look(ctx, gateway.Query{Verb: sessionVerb}, &b); err != nil {
+				return nil, err
+			}
+			k.Session, k.own = b.Bearer, true
+		}
+		conn, err := k.MCP(ctx)
+		if err == nil || fresh || !k.own || !errors.Is(err, bailey.NotFound) {
+			return conn, err
+		}
+		k.Session = ""
+	}
+}
+
+// inSession is the bearer of the environment.
+func inSession() string { return os.Getenv(gateway.SessionVariable) }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/tui"
+)
+
+// act does what an operator may, by the right that whoever sits here has.
+func (d *tuiDesk) act(ctx context.Context, verb string, args map[string]any, out any) error {
+	op, err := d.app.operator(verb, d.yes)
+	if err != nil {
+		return err
+	}
+	return act(ctx, d.client(), op, verb, args, out)
+}
+
+// Grant names the digest of the text that was shown.
+func (d *tuiDesk) Grant(ctx context.Context, q tui.Question, signature string) (string, error) {
+	args := map[string]any{"id": q.ID, "digest": q.Digest}
+	if signature != "" {
+		args["signature"] = signature
+	}
+	out := answered{ID: q.ID}
+	if err := d.act(ctx, approveVerb, args, &out.Tally); err != nil {
+		return "", err
+	}
+	return said(out)
+}
+
+func (d *tuiDesk) Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error) {
+	out := answered{ID: id}
+	if err := d.look(ctx, denyVerb, map[string]any{"id": id, "reason": reason}, &out.Tally); err != nil {
+		return "", err
+	}
+	return said(out)
+}
+
+// said is what bailey approve and bailey deny say of an answer.
+func said(out answered) (string, error) {
+	var b bytes.Buffer
+	err := (&app{stdout: &b}).answered(out)
+	return strings.TrimSpace(b.String()), err
+}
+
+func (d *tuiDesk) Revoke(ctx context.Context, id bailey.GrantID) (string, error) {
+	return "revoked", d.act(ctx, revokeVerb, map[string]any{"id": id}, &struct{}{})
+}
+
+func (d *tuiDesk) Kill(ctx context.Context, reason string) (string, error) {
+	var k gateway.Killed
+	err := d.look(ctx, killVerb, map[string]any{"reason": reason}, &k)
+	return "stopped: " + counts(k.Calls, "call") + " ended", err
+}
+
+func (d *tuiDesk) Resume(ctx context.Context) (string, error) {
+	return "calls are carried again", d.act(ctx, resumeVerb, nil, &gateway.Killed{})
+}
+
+// Wake starts a gateway where none answers. What it says meanwhile is for nobody: there is a screen.
+func (d *tuiDesk) Wake(ctx context.Context) error {
+	return (&gateway.Client{Home: d.home, Start: spawn}).Look(ctx, gateway.Query{Verb: nowLook}, &present{})
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+	"bailey/internal/tui"
+)
+
+// nowLook is the look that a screen repeats: what may change by itself, and nothing that takes work to find out.
+const nowLook = "now"
+
+// present is what stands now.
+type present struct {
+	questionList
+	Calls  []gateway.LiveCall `json:"calls"`
+	Killed *gateway.Killed    `json:"killed,omitempty"`
+}
+
+func (s *stack) present(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
+	list, err := s.approvals(ctx, gateway.Query{}, from)
+	if err != nil {
+		return nil, err
+	}
+	out := present{}
+	out.questionList, _ = list.(questionList)
+	out.Calls, _ = s.live.Now()
+	if k := s.kill.State(); k.On() {
+		out.Killed = &k
+	}
+	return out, nil
+}
+
+// tuiDesk is what the terminal UI sees and does: looks and acts of the gateway. Looking starts none.
+type tuiDesk struct {
+	app  *app
+	home gateway.Home
+	yes  bool
+}
+
+func (d *tuiDesk) client() *gateway.Client { return &gateway.Client{Home: d.home} }
+
+func (d *tuiDesk) look(ctx context.Context, verb string, args map[string]any, out any) error {
+	return d.client().Look(ctx, gateway.Query{Verb: verb, Args: args}, out)
+}
+
+func (d *tuiDesk) Now(ctx context.Context) (tui.Now, error) {
+	var at present
+	if err := d.look(ctx, nowLook, nil, &at); err != nil {
+		return tui.Now{}, err
+	}
+	var now tui.Now
+	for _, q := range at.Approvals {
+		now.Questions = append(now.Questions, q.inList())
+	}
+	for _, c := range at.Calls {
+		now.Calls = append(now.Calls, tui.Call{Receipt: c.Receipt, Capability: c.Capability, Agent: c.Agent, Door: c.Door, Session: c.Session, Since: c.Since})
+	}
+	if at.Killed != nil {
+		now.Killed = killedWords(*at.Killed)
+	}
+	return now, nil
+}
+
+// inList is a question as a list has it.
+func (o openQuestion) inList() tui.Question {
+	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy}
+	q.Rules = o.Rules
+	for _, e := range o.Answers {
+		q.Answers = append(q.Answers, tui.Answered{Name: e.Name, Level: e.Level})
+	}
+	return q
+}
+
+func (d *tuiDesk) Question(ctx context.Context, id bailey.ApprovalID) (tui.Question, error) {
+	o, err := questionOf(ctx, d.client(), string(id))
+	if err != nil {
+		return tui.Question{}, err
+	}
+	return o.bound()
+}
+
+// bound is a question as its text has it: what is shown is what an answer binds, and not what stands beside that.
+func (o openQuestion) bound() (tui.Question, error) {
+	bound, err := canon.Parse(o.Text)
+	if err == nil && bound.ID != o.ID {
+		err = fmt.Errorf("it is that of %s", bound.ID)
+	}
+	if err != nil {
+		return tui.Question{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s cannot be shown", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	}
+	q := o.inList()
+	bound.Text, bound.Digest, bound.Subject, bound.Alike = o.Text, o.Digest, o.Subject, o.Alike
+	for i := range bound.Rules {
+		if i < len(o.Rules) && o.Rules[i].ID == bound.Rules[i].ID {
+			bound.Rules[i].Source = o.Rules[i].Source
+		}
+	}
+	q.Question, q.Agent = bound, bound.Principal.Agent
+	return q, nil
+}
+
+func (d *tuiDesk) Receipts(ctx context.Context, words string, before uint64) (tui.Receipts, error) {
+	f, err := filterWords(words, time.Now())
+	if err != nil {
+		return tui.Receipts{}, err
+	}
+	f.Limit, f.Before = 50, before
+	var l receiptList
+	if err := d.look(ctx, "receipts", filterArgs(f), &l); err != nil {
+		return tui.Receipts{}, err
+	}
+	page := tui.Receipts{Next: l.Next}
+	for _, r := range l.Receipts {
+		page.Rows = append(page.Rows, tui.Receipt{ID: r.ID, Capability: r.Capability, Agent: r.Agent, Status: r.status(), Why: r.why(), Started: r.StartedAt})
+	}
+	return page, nil
+}
+
+// filterWords reads a search: a status, a receipt's id, or a capability by itself, and name=value as the flags of receipts list.
+func filterWords(words string, now time.Time) (ledger.Filter, error) {
+	var w wanted
+	for _, word := range strings.Fields(words) {
+		name, value, named := strings.Cut(word, "=")
+		switch {
+		case !named && possible(bailey.ReceiptID(word)):
+			w.ID = bailey.ReceiptID(word)
+		case !named && slices.Contains(statusNames(), word):
+			w.Status = bailey.Status(word)
+		case !named, name == "capability":
+			w.Capability = bailey.CapabilityID(strings.TrimPrefix(word, "capability="))
+		case name == "agent":
+			w.Agent = value
+		case name == "session":
+			w.Session = bailey.SessionID(value)
+		case name == "status":
+			w.Status = bailey.Status(value)
+		case name == "since":
+			w.since = value
+		case name == "until":
+			w.until = value
+		default:
+			return ledger.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", visible(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
+		}
+	}
+	return w.filter(now)
+}
+
+func (d *tuiDesk) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, error) {
+	var r shownReceipt
+	if err := d.look(ctx, "receipt", map[string]any{"id": id}, &r); err != nil {
+		return nil, err
+	}
+	return splitLines(indentValue(r)), nil
+}
+
+// Verify is what bailey audit verify says.
+func (d *tuiDesk) Verify(ctx context.Context) (tui.Verdict, error) {
+	var said bytes.Buffer
+	err := (&app{stdout: &said, stderr: &said}).verify(ctx, verifying{}, nil)
+	var code exit
+	if err != nil && !errors.As(err, &code) {
+		return tui.Verdict{}, err
+	}
+	return tui.Verdict{OK: err == nil, Lines: splitLines(said.String())}, nil
+}
+
+func (d *tuiDesk) Grants(ctx context.Context) ([]tui.Grant, error) {
+	var l grantList
+	if err := d.look(ctx, "grants", nil, &l); err != nil {
+		return nil, err
+	}
+	var out []tui.Grant
+	for _, g := range l.Grants {
+		one := tui.Grant{ID: g.ID, Capability: g.Capability, Agent: g.Agent, Person: g.Person, Until: g.Until, By: g.By, Level: g.Level}
+		for _, r := range g.Rules {
+			one.Rules = append(one.Rules, string(r.ID))
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}

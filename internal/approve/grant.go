@@ -1,0 +1,231 @@
+package approve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+)
+
+const (
+	// MaxStanding bounds how long a grant stands: a working day, and the night after it.
+	MaxStanding = 24 * time.Hour
+	maxGrants   = 1000
+	maxDrafts   = 64
+	draftTTL    = 10 * time.Minute
+)
+
+// draft is a grant whose text was shown to somebody who may give it.
+type draft struct {
+	question bailey.ApprovalID
+	text     string
+	at       time.Time
+}
+
+// Draft returns the text of a grant that would answer an open question, and calls like it, for so long.
+func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, err error) {
+	e, err := u.find(id)
+	if err != nil {
+		return "", err
+	}
+	if err := standable(e.q, long); err != nil {
+		return "", err
+	}
+	now := u.c.Now()
+	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules, Nonce: nonce(), Given: now, Until: now.Add(long)}
+	text = canon.GrantText(g)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.drafts, func(_ bailey.GrantID, d draft) bool { return now.Sub(d.at) >= draftTTL })
+	if len(u.drafts) >= maxDrafts {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants are being given", len(u.drafts)), Hint: "again in a few minutes"}
+	}
+	u.drafts[g.ID] = draft{id, text, now}
+	return text, nil
+}
+
+// standable refuses what has to be asked each time.
+func standable(q bailey.Question, long time.Duration) error {
+	say := func(why, hint string) error {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a grant cannot stand for this: " + why, Hint: hint}
+	}
+	switch w := bailey.Combine(q.Rules); {
+	case long < time.Second || long > MaxStanding:
+		return say(fmt.Sprintf("%v is not between %v and %v", long, time.Second, MaxStanding), "say how long with --for, as in 1h30m")
+	case w.Count > 1:
+		return say(fmt.Sprintf("its rules want %d people", w.Count), "grant the question itself")
+	case strings.HasSuffix(q.Impact, ", irreversible"):
+		return say("what it does cannot be undone", "grant the question itself")
+	case slices.ContainsFunc(q.Leases, func(l bailey.LeaseScope) bool { return l.Approval }):
+		return say("a credential of it is lent for an answer alone", "grant the question itself")
+	}
+	return nil
+}
+
+// Stand takes a grant that was drafted: g.Digest is that of its text, and a signature is over it. It answers the
+// question at which it was drafted, and every other that is open and it covers.
+func (u *Queue) Stand(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
+	s, err := u.given(ctx, id, g)
+	if err == nil {
+		u.answerCovered(ctx, s)
+	}
+	return s, err
+}
+
+// given records a grant, which stands from then on.
+func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
+	d, e, err := u.drafted(id, g)
+	if err != nil {
+		return Standing{}, err
+	}
+	now := u.c.Now()
+	grant, err := canon.ParseGrant(d.text)
+	if err != nil {
+		return Standing{}, err
+	}
+	by, err := u.prove(d.text, grant.Rules, g)
+	if err != nil {
+		return Standing{}, err
+	}
+	s := Standing{ID: id, Question: d.question, Text: d.text, Until: grant.Until, By: e.event(g, by)}
+	s.By.At, s.By.Digest = now, g.Digest
+	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {
+		return Standing{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the grant could not be recorded, so it does not stand", Hint: "see that the ledger can be written", Err: err}
+	}
+	u.mu.Lock()
+	u.grants[id] = s
+	delete(u.drafts, id)
+	u.mu.Unlock()
+	return s, nil
+}
+
+// drafted finds a draft and its question.
+func (u *Queue) drafted(id bailey.GrantID, g Given) (d draft, e *entry, err error) {
+	u.mu.Lock()
+	d, ok := u.drafts[id]
+	n := len(u.grants)
+	u.mu.Unlock()
+	switch {
+	case !ok || u.c.Now().Sub(d.at) >= draftTTL:
+		return d, nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no grant %q is being given", id), Hint: "bailey approve ID --for 1h begins anew"}
+	case canon.Digest(d.text) != g.Digest:
+		return d, nil, &bailey.Error{Kind: bailey.Conflict, Message: "the answer is to another text than that of the grant", Hint: "bailey approve ID --for 1h begins anew"}
+	case n >= maxGrants:
+		return d, nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants stand, which is as many as may", n), Hint: "bailey grants revoke ends one"}
+	}
+	if e, err = u.find(d.question); err == nil {
+		err = u.answerable(e, Given{Question: d.question, Digest: e.q.Digest})
+	}
+	return d, e, err
+}
+
+// answerCovered lets the grant answer all that is open and covered by it.
+func (u *Queue) answerCovered(ctx context.Context, s Standing) {
+	for _, e := range u.entries() {
+		if u.covers(s, e.q) {
+			e.turn.Lock()
+			u.answerBy(ctx, e, s)
+			e.turn.Unlock()
+		}
+	}
+}
+
+// answerBy settles a question by a grant. What cannot be recorded stays open: its call takes the grant when it comes.
+// The caller has the turn.
+func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
+	if granted, _, _, _ := u.look(e); granted || u.isOver(e) {
+		return
+	}
+	err := u.take(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
+		Digest: e.q.Digest, Name: s.By.Name, Level: s.By.Level, Reason: "granted by the grant " + string(s.ID)})
+	if err != nil {
+		u.c.Log.Error("a grant answers no question", "question", e.q.ID, "grant", s.ID, "err", err)
+	}
+}
+
+// standing lets a call through that grants cover, and records by which.
+func (u *Queue) standing(ctx context.Context, q bailey.Question) (a bailey.Answer, ok bool, err error) {
+	g, ok := u.covering(q)
+	if !ok {
+		return a, false, nil
+	}
+	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, Use{Standing: []bailey.GrantID{g.ID}, Receipt: q.Receipt, At: u.c.Now()}); err != nil {
+		return a, false, &bailey.Error{Kind: bailey.Unavailable, Message: "the use of a grant could not be recorded, so the call does not run", Hint: "see that the ledger can be written, then call again", Err: err}
+	}
+	a = bailey.Answer{Question: g.Question, Standing: []bailey.GrantID{g.ID}, Reason: "granted by the grant " + string(g.ID)}
+	for _, r := range q.Rules {
+		a.Granted = append(a.Granted, r.ID)
+	}
+	return a, true, nil
+}
+
+// covering is a grant that covers all rules of a question.
+func (u *Queue) covering(q bailey.Question) (Standing, bool) {
+	for _, s := range u.Grants() {
+		if u.covers(s, q) && u.stands(s) {
+			return s, true
+		}
+	}
+	return Standing{}, false
+}
+
+// covers holds for the same capability of the same principal, asked about by no rule that the grant does not name as it
+// reads.
+func (u *Queue) covers(s Standing, q bailey.Question) bool {
+	g, err := canon.ParseGrant(s.Text)
+	if err != nil || len(q.Rules) == 0 || standable(q, time.Second) != nil {
+		return false
+	}
+	same := g.Capability == q.Call && g.Principal.Agent == q.Principal.Agent && g.Principal.Person == q.Principal.Person && g.Principal.Organisation == q.Principal.Organisation
+	for _, r := range q.Rules {
+		same = same && slices.ContainsFunc(g.Rules, func(o bailey.Rule) bool { return o.ID == r.ID && o.Digest == r.Digest })
+	}
+	return same
+}
+
+// stands proves a grant anew: whoever gave it may do so still.
+func (u *Queue) stands(s Standing) bool {
+	g, err := canon.ParseGrant(s.Text)
+	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || !u.c.Now().Before(g.Until) {
+		return false
+	}
+	by, err := u.prove(s.Text, g.Rules, s.By.given())
+	return err == nil && by.Name == s.By.Name
+}
+
+func (u *Queue) grantOf(id bailey.GrantID) (Standing, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s, ok := u.grants[id]
+	return s, ok
+}
+
+// Grants are those that stand, oldest first.
+func (u *Queue) Grants() []Standing {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.c.Now()
+	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return !now.Before(s.Until) })
+	return slices.SortedFunc(maps.Values(u.grants), func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
+}
+
+// Revoke ends a grant. It ends before that is recorded: what could not be written must not go on letting calls through.
+func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
+	u.mu.Lock()
+	_, ok := u.grants[r.ID]
+	delete(u.grants, r.ID)
+	u.mu.Unlock()
+	if !ok {
+		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no grant %q stands", r.ID), Hint: "bailey grants list shows those that do"}
+	}
+	if err := u.c.Note(context.WithoutCancel(ctx), RevokeEvent, r); err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the grant %s has ended, but the ledger does not say so: a gateway that starts anew would take it again", r.ID),
+			Hint: "mend the ledger's disk, then revoke it once more after a restart", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package approve
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+)
+
+// give drafts a grant at a question and gives it, as name.
+func give(t *testing.T, u *Queue, id bailey.ApprovalID, name string, long time.Duration) (Standing, error) {
+	t.Helper()
+	text, err := u.Draft(id, long)
+	if err != nil {
+		return Standing{}, err
+	}
+	g, err := canon.ParseGrant(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: name + " over " + text})
+}
+
+// TestStandingGrant: it answers what is open and what comes, of the same capability, agent and rules, until its time is
+// up, it is revoked, or whoever gave it may do so no longer.
+func TestStandingGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		u, trusted := queue(b)
+		call := question("a-1", true)
+		call.Call, call.Rules = "git.push", []bailey.Rule{one}
+		done := make(chan bailey.Answer, 1)
+		go func() {
+			a, _ := u.Ask(t.Context(), call)
+			done <- a
+		}()
+		synctest.Wait()
+		call.Patience = 0
+		s, err := give(t, u, "a-1", "ada", time.Hour)
+		if err != nil || s.By.Name != "ada" {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if a := <-done; len(a.Granted) != 1 || len(a.Standing) != 1 || a.Standing[0] != s.ID {
+			t.Errorf("the call that waited: %+v", a)
+		}
+		u, _ = queue(b) // over a restart
+		u.c.Prove = trusted.prove
+		for range 2 {
+			if a := ask(t, u, other(again(call))); len(a.Granted) != 1 || len(a.Standing) != 1 {
+				t.Errorf("other arguments: %+v", a)
+			}
+		}
+		for name, change := range map[string]func(*bailey.Question){
+			"capability":   func(q *bailey.Question) { q.Call = "git.pull" },
+			"agent":        func(q *bailey.Question) { q.Principal.Agent = "another" },
+			"rule":         func(q *bailey.Question) { q.Rules = []bailey.Rule{{ID: "other"}} },
+			"rewritten":    func(q *bailey.Question) { q.Rules = []bailey.Rule{{ID: "one", Digest: "other"}} },
+			"another rule": func(q *bailey.Question) { q.Rules = []bailey.Rule{one, {ID: "other"}} },
+			"irreversible": func(q *bailey.Question) { q.Impact = "destructive, irreversible" },
+			"lease": func(q *bailey.Question) {
+				q.Leases = []bailey.LeaseScope{{Name: "token", Approval: true}}
+			},
+		} {
+			q := again(call)
+			change(&q)
+			if a := ask(t, u, q); !a.Pending {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+		trusted.revoke("ada")
+		if a := ask(t, u, other(again(call))); !a.Pending {
+			t.Errorf("of an approver that is none: %+v", a)
+		}
+		trusted.roles["ada"] = nil
+		time.Sleep(time.Hour)
+		if a := ask(t, u, other(again(call))); !a.Pending || len(u.Grants()) != 0 {
+			t.Errorf("after its time: %+v", a)
+		}
+	})
+}
+
+// TestGrantRevoked: a revoked grant lets nothing through, not even what it answered already and has not run.
+func TestGrantRevoked(t *testing.T) {
+	b := &book{}
+	u, _ := queue(b)
+	call := question("a-1", false)
+	call.Rules = []bailey.Rule{one}
+	ask(t, u, call)
+	s, err := give(t, u, "a-1", "ada", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open := u.Open(); len(open) != 1 || open[0].Granted.IsZero() {
+		t.Fatalf("%+v", open)
+	}
+	if err := u.Revoke(t.Context(), Revoked{ID: s.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Revoke(t.Context(), Revoked{ID: s.ID}); !errors.Is(err, bailey.NotFound) {
+		t.Error(err)
+	}
+	if a := ask(t, u, again(call)); !a.Pending || len(a.Granted) > 0 {
+		t.Errorf("%+v", a)
+	}
+	u, _ = queue(b)
+	if len(u.Grants()) != 0 {
+		t.Error("it stands again after a restart")
+	}
+}
+
+// TestGrantsThatCannotStand, and texts that are not those that were shown.
+func TestGrantsThatCannotStand(t *testing.T) {
+	b := &book{}
+	u, _ := queue(b)
+	call := question("a-1", false)
+	for name, change := range map[string]func(*bailey.Question){
+		"two people": func(q *bailey.Question) { q.Rules = []bailey.Rule{two} }, "irreversible": func(q *bailey.Question) { q.Impact = "mutating, irreversible" },
+		"lease": func(q *bailey.Question) { q.Leases = []bailey.LeaseScope{{Approval: true}} },
+	} {
+		q := other(again(call))
+		change(&q)
+		a := ask(t, u, q)
+		if _, err := u.Draft(a.Question, time.Hour); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	call.Rules = []bailey.Rule{one}
+	ask(t, u, call)
+	for _, long := range []time.Duration{0, -1, time.Millisecond, MaxStanding + 1} {
+		if _, err := u.Draft("a-1", long); !errors.Is(err, bailey.Invalid) {
+			t.Errorf("%v: %v", long, err)
+		}
+	}
+	text, err := u.Draft("a-1", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _ := canon.ParseGrant(text)
+	e, _ := u.find("a-1")
+	q := e.q
+	for name, in := range map[string]Given{
+		"the question's signature": {Digest: canon.Digest(text), Grant: true, Signature: "ada over " + q.Text},
+		"nobody known":             {Digest: canon.Digest(text), Grant: true, Signature: "mallory over " + text},
+		"another text":             {Digest: q.Digest, Grant: true, Signature: "ada over " + text},
+	} {
+		if _, err := u.Stand(t.Context(), g.ID, in); err == nil || len(u.Grants()) != 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	refused(t, u, b, Given{Question: "a-1", Digest: q.Digest, Grant: true, Signature: "ada over " + text}, bailey.Denied) // nor the grant's for the question
+	if _, err := u.Stand(t.Context(), "g-none", Given{}); !errors.Is(err, bailey.NotFound) {
+		t.Error(err)
+	}
+	b.refuse = map[string]error{"grant": errors.New("no space left on device")}
+	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); !errors.Is(err, bailey.Unavailable) || len(u.Grants()) != 0 {
+		t.Errorf("what is not recorded stands: %v", err)
+	}
+	b.refuse = map[string]error{"use": errors.New("no space left on device")}
+	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []bailey.Question{again(call), other(again(call))} { // one that was answered, and one that it covers
+		if a, err := u.Ask(t.Context(), q); !errors.Is(err, bailey.Unavailable) || len(a.Granted) != 0 {
+			t.Errorf("its use is not recorded, and it runs: %+v, %v", a, err)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package approve
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+)
+
+// stay waits for the answer to e as long as q's caller does, and takes it. Again says that what was granted is somebody
+// else's by now, or counts no longer: the call asks anew.
+func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
+	if q.Patience > 0 {
+		u.wait(ctx, e, q)
+	}
+	switch granted, used, reason, failed := u.look(e); {
+	case failed != nil:
+		return bailey.Answer{Question: e.q.ID, Reason: reason}, false, failed
+	case granted:
+		return u.use(ctx, e, q)
+	case used:
+		return a, true, nil
+	case reason != "":
+		return bailey.Answer{Question: e.q.ID, Reason: reason}, false, nil
+	case ctx.Err() != nil:
+		return bailey.Answer{}, false, left(e.q.ID, context.Cause(ctx))
+	case isClosed(u.ended):
+		return bailey.Answer{}, false, left(e.q.ID, errEnding)
+	}
+	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, false, nil
+}
+
+// wait returns when e is answered or over, its time is up, or the caller leaves.
+func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
+	u.count(e, 1)
+	defer u.count(e, -1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if q.Asked != nil {
+		shown := clone(e.q)
+		go q.Asked(ctx, shown)
+	}
+	patience, expiry := time.NewTimer(q.Patience), time.NewTimer(e.q.Expires.Sub(u.c.Now()))
+	defer patience.Stop()
+	defer expiry.Stop()
+	select {
+	case <-e.over:
+	case <-patience.C:
+	case <-u.ended:
+	case <-ctx.Done():
+	case <-expiry.C:
+		u.end(e, late(e.q))
+	}
+}
+
+func (u *Queue) count(e *entry, n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	e.waits += n
+}
+
+// look tells how e stands.
+func (u *Queue) look(e *entry) (granted, used bool, reason string, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !e.granted.IsZero() && !e.done, e.used, e.reason, e.err
+}
+
+// use takes what was granted, for this call and no other: it is recorded before the call goes on, and if that fails
+// nothing runs, for a gateway that starts anew would take it for unused.
+func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	if granted, _, _, _ := u.look(e); !granted {
+		return a, true, nil
+	}
+	if why := u.lapsed(e); why != "" {
+		u.conclude(e, Event{Reason: why})
+		return a, true, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return a, false, left(e.q.ID, context.Cause(ctx))
+	}
+	use := Use{Question: e.q.ID, Receipt: q.Receipt, At: u.c.Now()}
+	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, use); err != nil {
+		return a, false, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of what %s granted could not be recorded, so the call does not run", e.q.ID),
+			Hint: "see that the ledger can be written, then call again", Err: err}
+	}
+	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + list(u.proofs(e)), Text: e.q.Text}
+	for _, r := range e.q.Rules {
+		a.Granted = append(a.Granted, r.ID)
+	}
+	for _, t := range u.takenOf(e) {
+		if t.Standing != "" {
+			a.Standing = append(a.Standing, t.Standing)
+		} else if t.Signature != "" {
+			a.Signatures = append(a.Signatures, t.Signature)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	e.used = true
+	u.drop(e, "")
+	return a, false, nil
+}
+
+// lapsed says why what was granted counts no longer.
+func (u *Queue) lapsed(e *entry) string {
+	if until := u.runsUntil(e); !u.c.Now().Before(until) {
+		return "what was granted was not used by " + stamp(until)
+	}
+	if n := len(u.proofs(e)); n == 0 || n < bailey.Combine(e.q.Rules).Count && !u.byStanding(e) {
+		return "who granted it may do so no longer"
+	}
+	return ""
+}
+
+func (u *Queue) byStanding(e *entry) bool {
+	taken := u.takenOf(e)
+	return len(taken) > 0 && taken[len(taken)-1].Standing != ""
+}
+
+// runsUntil is when a grant of e ends: its rules' time after it was given.
+func (u *Queue) runsUntil(e *entry) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	until := e.granted.Add(e.q.Expires.Sub(e.q.AskedAt))
+	if e.q.Until.Before(until) {
+		return e.q.Until
+	}
+	return until
+}
+
+// recall goes on where another queue was. What was granted is proven anew when it is used.
+func (u *Queue) recall(past State) {
+	for id, k := range past.Questions {
+		q, err := canon.Parse(k.Question.Text)
+		if err != nil || q.ID != id || canon.Digest(k.Question.Text) != k.Question.Digest {
+			u.c.Log.Error("a question of the ledger is none", "question", id, "err", err)
+			continue
+		}
+		q.Text, q.Digest, q.Subject, q.Alike = k.Question.Text, k.Question.Digest, k.Question.Subject, k.Question.Alike
+		e := &entry{q: q, over: make(chan struct{}), recorded: true, taken: k.Answers, granted: k.Granted}
+		if !k.Granted.IsZero() {
+			close(e.over)
+		}
+		u.put(e)
+	}
+	for alike, d := range past.Denied {
+		u.denied[alike] = d
+	}
+	for id, g := range past.Grants {
+		u.grants[id] = g
+	}
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+)
+
+// What a session with a bearer holds (its workspace, its token map, its budgets) stays for so long after its last
+// connection, and of so many such sessions at most.
+const (
+	linger      = 10 * time.Minute
+	maxLingers  = 64
+	maxIssuance = 120 // a minute
+)
+
+// Sessions knows the sessions that outlive a connection, by the bearers that it gave for them. It is safe for concurrent
+// use.
+type Sessions struct {
+	note   func(ctx context.Context, kind string, data any) error
+	now    func() time.Time
+	linger time.Duration
+
+	mu     sync.Mutex // guards what follows; never held while anything is noted or ended
+	issued IssuedSessions
+	held   map[bailey.SessionID]*holding
+}
+
+// holding is what there is of a session in this gateway.
+type holding struct {
+	conns  int
+	idle   time.Time     // since when it has none
+	timer  *time.Timer   // ends it
+	ending chan struct{} // closed when all that it held is forgotten; nil until that begins
+}
+
+// NewSessions knows what the ledger holds. note writes one event durably.
+func NewSessions(issued IssuedSessions, note func(context.Context, string, any) error) *Sessions {
+	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued), held: map[bailey.SessionID]*holding{}}
+}
+
+// Issue begins a session for p, once that is recorded, and returns the bearer that its calls show.
+func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string, id bailey.SessionID, err error) {
+	now := s.now()
+	s.mu.Lock()
+	lately := 0
+	for _, i := range s.issued {
+		if now.Sub(i.At) < time.Minute {
+			lately++
+		}
+	}
+	s.mu.Unlock()
+	if lately >= maxIssuance {
+		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d sessions were begun within a minute", lately), Hint: "use one for many calls; or wait a minute"}
+	}
+	bearer = newBearer()
+	if id, err = sessionOf(bearer); err != nil {
+		return "", "", err
+	}
+	i := Issued{Session: id, Agent: p.Agent, UID: os.Geteuid(), At: now.UTC()}
+	if err := s.note(context.WithoutCancel(ctx), IssueEvent, i); err != nil {
+		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "the session could not be recorded, so there is none", Hint: "see that the ledger can be written", Err: err}
+	}
+	s.mu.Lock()
+	s.issued.Keep(i)
+	s.mu.Unlock()
+	return bearer, id, nil
+}
+
+// enter finds the session of a bearer and keeps what it holds until leave. No bearer but one of p's own is taken, and
+// there is no other session in its place.
+func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal) (bailey.SessionID, error) {
+	id, err := sessionOf(bearer)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	i, ok := s.issued.find(id, s.now())
+	switch {
+	case !ok:
+		err = unknownSession()
+	case i.Agent != p.Agent || i.UID != os.Geteuid():
+		err = foreignSession()
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return "", err
+	}
+	s.take(id)
+	stale := s.now().Sub(i.At) > bearerNote
+	if stale {
+		i.At = s.now().UTC()
+		s.issued.Keep(i)
+	}
+	s.mu.Unlock()
+	if stale { // unrecorded, it ends earlier than it had to
+		s.note(context.WithoutCancel(ctx), UseEvent, i)
+	}
+	return id, nil
+}
+
+// Lasts reports whether a session has a bearer: who has that can come back to it.
+func (s *Sessions) Lasts(id bailey.SessionID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.issued.find(id, s.now())
+	return ok
+}
+
+// take counts a connection. The caller holds mu, which is let go while the session is being forgotten: what the new
+// connection begins must not be.
+func (s *Sessions) take(id bailey.SessionID) {
+	for {
+		h := s.held[id]
+		switch {
+		case h == nil:
+			s.held[id] = &holding{conns: 1}
+			return
+		case h.ending == nil:
+			if h.conns++; h.timer != nil {
+				h.timer.Stop()
+			}
+			return
+		}
+		s.mu.Unlock()
+		<-h.ending
+		s.mu.Lock()
+	}
+}
+
+// leave counts a connection that has ended. end forgets what the session held, later.
+func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
+	s.mu.Lock()
+	h := s.held[id]
+	if h.conns--; h.conns > 0 {
+		s.mu.Unlock()
+		return
+	}
+	h.idle = s.now()
+	h.timer = time.AfterFunc(s.linger, func() { s.end(id, h, end) })
+	oldest, n := id, 0
+	for other, o := range s.held {
+		if o.conns > 0 || o.ending != nil {
+			continue
+		}
+		if n++; o.idle.Before(s.held[oldest].idle) {
+			oldest = other
+		}
+	}
+	h = s.held[oldest]
+	s.mu.Unlock()
+	if n > maxLingers {
+		s.end(oldest, h, end)
+	}
+}
+
+// end forgets what a session held, unless it is connected again.
+func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionID)) {
+	s.mu.Lock()
+	if s.held[id] != h || h.conns > 0 || h.ending != nil {
+		s.mu.Unlock()
+		return
+	}
+	h.ending = make(chan struct{})
+	h.timer.Stop()
+	s.mu.Unlock()
+	end(id)
+	s.mu.Lock()
+	delete(s.held, id)
+	s.mu.Unlock()
+	close(h.ending)
+}
+
+// close forgets what all sessions hold that are not connected, and returns when that is done.
+func (s *Sessions) close(end func(bailey.SessionID)) {
+	s.mu.Lock()
+	all := make(map[bailey.SessionID]*holding, len(s.held))
+	for id, h := range s.held {
+		all[id] = h
+	}
+	s.mu.Unlock()
+	for id, h := range all {
+		s.end(id, h, end)
+		s.mu.Lock()
+		ending := h.ending
+		s.mu.Unlock()
+		if ending != nil {
+			<-ending
+		}
+	}
+}

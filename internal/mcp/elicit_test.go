@@ -1,0 +1,239 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// TestElicitation: a client that shows forms is asked the whole question, in either era, and what its person says is an
+// answer.
+func TestElicitation(t *testing.T) {
+	for _, newer := range []bool{false, true} {
+		t.Run(map[bool]string{false: "2025-11-25", true: "2026-07-28"}[newer], func(t *testing.T) {
+			a := newAsker()
+			h := newHost(t, a, time.Minute, says("accept", "yes"), newer)
+			if res := callTool(t, h.session, "system_date", nil); res.IsError || first(t, res) != "today" {
+				t.Errorf("granted: %s", first(t, res))
+			}
+			shown := h.asked()
+			if a.runs() != 1 || len(shown) != 1 || a.asked != 1 {
+				t.Fatalf("ran %d times, asked %d times about %d questions", a.runs(), len(shown), a.asked)
+			}
+			for _, want := range []string{"tester", "system.date", `date "--utc\u{a}\u{1b}[2J"`, "/src", "readOnly", "dates-ask: somebody looks first", "cal", "| Mo Tu\n", `|  1 \u{1b}[31m2`,
+				"not bound", "a-1", askedDigest, "2001-09-09T01:46:40Z"} {
+				if !strings.Contains(shown[0].Message, want) {
+					t.Errorf("it is not said that %q:\n%s", want, shown[0].Message)
+				}
+			}
+			if strings.ContainsAny(shown[0].Message, "\x1b\r") {
+				t.Error("something in the question reaches the terminal")
+			}
+			b, _ := json.Marshal(shown[0].RequestedSchema)
+			if !strings.Contains(string(b), `"default":"no"`) || !strings.Contains(string(b), `"required":["a-1"]`) {
+				t.Errorf("the form: %s", b)
+			}
+		})
+	}
+}
+
+// TestDeclined: no, and a form that was sent with no, deny; whatever else leaves the question open.
+func TestDeclined(t *testing.T) {
+	for _, newer := range []bool{false, true} {
+		for name, c := range map[string]struct {
+			action, word string
+			open         bool
+		}{
+			"decline": {"decline", "", false}, "accept no": {"accept", "no", false}, "cancel": {"cancel", "", true}, "accept nothing": {"accept", "", true},
+			"decline yes": {"decline", "yes", false}, "cancel yes": {"cancel", "yes", true},
+		} {
+			a := newAsker()
+			answered := make(chan struct{})
+			h := newHost(t, a, time.Hour, func(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
+				defer close(answered)
+				return says(c.action, c.word)(ctx, p)
+			}, newer)
+			if c.open { // until somebody else says something
+				go func() { <-answered; a.settle(true, "elsewhere") }()
+			}
+			res := callTool(t, h.session, "system_date", nil)
+			f := metaOf(t, res)
+			if want := map[bool]bailey.Status{true: bailey.OK, false: bailey.Refused}[c.open]; f.Status != want || len(h.asked()) != 1 || len(a.reasons) != 1 {
+				t.Errorf("%s (newer %v): %s, asked %d, answered %q", name, newer, f.Status, len(h.asked()), a.reasons)
+			}
+			if !c.open && !strings.Contains(first(t, res), "declined in the agent's client") {
+				t.Errorf("%s: %s", name, first(t, res))
+			}
+		}
+	}
+}
+
+// TestNotAsked: where more than a local answer is wanted, or the question could not be shown whole, the client is not
+// asked; nor is one that did not say it could be.
+func TestNotAsked(t *testing.T) {
+	for _, newer := range []bool{false, true} {
+		signed := newAsker()
+		signed.local = false
+		h := newHost(t, signed, 50*time.Millisecond, says("accept", "yes"), newer)
+		if f := metaOf(t, callTool(t, h.session, "system_date", nil)); f.Status != bailey.Pending || len(h.asked()) != 0 || !f.Wants.Signed {
+			t.Errorf("newer %v: a signature is wanted: %+v, asked %d times", newer, f, len(h.asked()))
+		}
+		long := newAsker()
+		q, _ := long.open(bailey.Call{Session: bailey.Session{ID: "s-1"}, Capability: "system.date"})
+		q.Argv = append(q.Argv, bailey.Shown{Text: strings.Repeat("x", maxWords)})
+		long.question = &q
+		h = newHost(t, long, 50*time.Millisecond, says("accept", "yes"), newer)
+		if f := metaOf(t, callTool(t, h.session, "system_date", nil)); f.Status != bailey.Pending || len(h.asked()) != 0 {
+			t.Errorf("newer %v: it is too long to be shown: %+v, asked %d times", newer, f, len(h.asked()))
+		}
+		mute := newAsker()
+		h = newHost(t, mute, 50*time.Millisecond, nil, newer)
+		if f := metaOf(t, callTool(t, h.session, "system_date", nil)); f.Status != bailey.Pending {
+			t.Errorf("newer %v: it cannot be asked: %+v", newer, f)
+		}
+	}
+}
+
+// TestSettledElsewhere: the form is withdrawn when somebody else has answered.
+func TestSettledElsewhere(t *testing.T) {
+	a := newAsker()
+	withdrawn := make(chan struct{})
+	h := newHost(t, a, time.Minute, func(ctx context.Context, _ *sdk.ElicitParams) *sdk.ElicitResult {
+		a.settle(true, "")
+		<-ctx.Done()
+		close(withdrawn)
+		return &sdk.ElicitResult{Action: "cancel"}
+	}, false)
+	if res := callTool(t, h.session, "system_date", nil); res.IsError || a.runs() != 1 {
+		t.Errorf("granted elsewhere: %s", first(t, res))
+	}
+	select {
+	case <-withdrawn:
+	case <-time.After(10 * time.Second):
+		t.Error("the form still stands")
+	}
+}
+
+// TestAnswerOfAnother: what was said to one question is no answer to another, even where the ids of the requests are the
+// same, as they are behind a gateway that started anew.
+func TestAnswerOfAnother(t *testing.T) {
+	a := newAsker()
+	h := newHost(t, a, 300*time.Millisecond, func(context.Context, *sdk.ElicitParams) *sdk.ElicitResult {
+		return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"a-0": "yes"}}
+	}, false)
+	if f := metaOf(t, callTool(t, h.session, "system_date", nil)); f.Status != bailey.Pending || a.runs() != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// raw is a client of the newest revision, line by line.
+func raw(t *testing.T, g Gate) *wire {
+	near, far := net.Pipe()
+	cfg := config(g)
+	cfg.Patience = 50 * time.Millisecond
+	done := make(chan struct{})
+	go func() { Serve(context.Background(), cfg, far); close(done) }()
+	t.Cleanup(func() { near.Close(); <-done })
+	return listen(t, near)
+}
+
+const newMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+
+// TestInputRequired: the state that a call comes back with is good for that call, and for the text that was shown.
+func TestInputRequired(t *testing.T) {
+	a := newAsker()
+	w := raw(t, a)
+	call := func(id, name, more string) string {
+		return w.ask(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{"message":"m"},` + newMeta + more + `}}`)
+	}
+	var asked struct {
+		Result struct {
+			ResultType    string
+			RequestState  string
+			Content       json.RawMessage
+			InputRequests map[string]struct {
+				Method string
+				Params struct{ Mode, Message string }
+			}
+			Meta map[string]struct{ ApprovalID string } `json:"_meta"`
+		}
+	}
+	got := call("1", "system_date", "")
+	if err := json.Unmarshal([]byte(got), &asked); err != nil {
+		t.Fatal(err)
+	}
+	r := asked.Result
+	if r.ResultType != "input_required" || r.InputRequests[inputKey].Method != "elicitation/create" || r.InputRequests[inputKey].Params.Mode != "form" || r.Content != nil {
+		t.Fatalf("%s", got)
+	}
+	yes := `,"inputResponses":{"approval":{"action":"accept","content":{"a-1":"yes"}}}`
+	for name, c := range map[string]struct{ tool, more string }{
+		"another call":   {"system_echo", yes + `,"requestState":"` + r.RequestState + `"`},
+		"no state":       {"system_date", yes},
+		"no state of us": {"system_date", yes + `,"requestState":"a-1"`},
+		"a state cut":    {"system_date", yes + `,"requestState":"` + r.RequestState[:len(r.RequestState)-1] + `"`},
+	} {
+		if got := call("2", c.tool, c.more); !strings.Contains(got, "-32602") || a.granted || a.runs() != 0 {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	other := strings.Replace(r.RequestState, askedDigest, strings.Repeat("0", 64), 1)
+	if got := call("3", "system_date", yes+`,"requestState":"`+other+`"`); !strings.Contains(got, `"status":"pending"`) || a.granted {
+		t.Errorf("a text that was not shown: %s", got)
+	}
+	foreign := strings.Replace(r.RequestState, "a-1.", "a-9.", 1)
+	if got := call("4", "system_date", `,"inputResponses":{"approval":{"action":"accept","content":{"a-9":"yes"}}},"requestState":"`+foreign+`"`); !strings.Contains(got, `"status":"pending"`) || a.granted {
+		t.Errorf("a question of others: %s", got)
+	}
+	if got := call("5", "system_date", `,"inputResponses":{"approval":{"action":"accept","content":{"a-1":"yes"}},"x":{"roots":[]}},"requestState":"`+r.RequestState+`"`); !strings.Contains(got, "today") ||
+		!strings.Contains(got, `"resultType":"complete"`) || a.runs() != 1 {
+		t.Errorf("answered: %s", got)
+	}
+}
+
+// TestStrayAnswers: answers to what was not asked go nowhere, and the connection stays.
+func TestStrayAnswers(t *testing.T) {
+	a := newAsker()
+	w := raw(t, a)
+	w.hello("2025-06-18")
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"a-1":"yes"}}}`, `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`,
+		`{"jsonrpc":"2.0","result":{}}`, `{"jsonrpc":"2.0","id":"hello","error":{"code":1,"message":"m"}}`,
+	} {
+		w.send(line)
+	}
+	if got := w.ask(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); !strings.Contains(got, `"id":2`) {
+		t.Error(got)
+	}
+}
+
+func FuzzState(f *testing.F) {
+	f.Add("a-1." + askedDigest + "." + askedDigest)
+	f.Add("a-1..")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, s string) {
+		if st, err := parseState(s); err == nil && st.String() != s {
+			t.Errorf("%q is read as %q", s, st)
+		}
+	})
+}
+
+// FuzzWords: nothing that a call holds begins a line of the question or reaches a terminal.
+func FuzzWords(f *testing.F) {
+	f.Add("x\nrule  y", "\x1b[2J\u202e")
+	f.Add("\"\\", "\xff\u00a0\u200b")
+	f.Fuzz(func(t *testing.T, arg, reason string) {
+		plain, _ := words(bailey.Question{Argv: []bailey.Shown{{Text: "x"}}, Rules: []bailey.Rule{{Reason: "x"}}})
+		text, _ := words(bailey.Question{Argv: []bailey.Shown{{Text: arg}}, Rules: []bailey.Rule{{Reason: reason}}, Dir: bailey.Shown{Text: arg}, Impact: reason})
+		if strings.Count(text, "\n") != strings.Count(plain, "\n") || strings.ContainsAny(text, "\x1b\r\u202e\u200b\x00") {
+			t.Errorf("%q", text)
+		}
+	})
+}

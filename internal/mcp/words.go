@@ -1,0 +1,86 @@
+package mcp
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"bailey"
+)
+
+// maxWords bounds a question in a client's dialog, in bytes: of what is longer nobody would read the end.
+const maxWords = 16 << 10
+
+// words are a question for a person before a client. They are all of it, or whole is false and the client is not asked.
+func words(q bailey.Question) (text string, whole bool) {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
+	}
+	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", word(q.Principal.Agent), word(string(q.Call)))
+	line("runs", "%s", commandLine(q.Argv))
+	line("in", "%s", word(q.Dir.Text))
+	line("impact", "%s", readable(q.Impact))
+	for _, r := range q.Rules {
+		line("asked by", "%s: %s", word(string(r.ID)), readable(r.Reason))
+	}
+	for _, f := range q.Files {
+		line("file", "%s, %d bytes, as it was when this was asked", word(f.Input), f.Size)
+	}
+	if q.Contents == bailey.NotBound {
+		line("not bound", "what lies in the files and directories that it names: that may change until it runs")
+	}
+	for _, l := range q.Leases {
+		line("is lent", "%s as %s, from %s: %s", word(l.Name), word(l.Env), word(l.Adapter), readable(l.Scope))
+	}
+	if len(q.Preview.Argv) > 0 {
+		line("preview", "%s", commandLine(q.Preview.Argv))
+		for l := range strings.Lines(q.Preview.Output.Text) {
+			line("", "| %s", readable(strings.TrimSuffix(l, "\n")))
+		}
+	}
+	line("approval", "%s, open until %s", q.ID, stamp(q.Expires))
+	line("digest", "%s", q.Digest)
+	return b.String(), b.Len() <= maxWords
+}
+
+func commandLine(argv []bailey.Shown) string {
+	var all []string
+	for _, a := range argv {
+		all = append(all, word(a.Text))
+	}
+	return strings.Join(all, " ")
+}
+
+// word is one argument: as it is where nobody could misread it, else quoted, in printable ASCII.
+func word(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-[]") == "" {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, replacement) {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r >= ' ' && r < 0x7f:
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+// readable is text of which nothing begins a line, moves a cursor or hides.
+func readable(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, replacement) {
+		if r == ' ' || unicode.IsGraphic(r) && !unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Mn, unicode.Me) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,129 @@
+package tui
+
+import (
+	"context"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// press gives a key to what is in front: dialog, prompt, the screen on top, and last what holds everywhere.
+func (m *Model) press(key, text string) tea.Cmd {
+	switch {
+	case key == "ctrl+c":
+		return tea.Quit
+	case m.dialog != nil:
+		return m.pressDialog(key)
+	case m.prompt != nil:
+		return m.pressPrompt(key, text)
+	}
+	if cmd, ok := m.pressAnywhere(key); ok {
+		return cmd
+	}
+	return m.top().press(m, key, text)
+}
+
+func (m *Model) pressDialog(key string) tea.Cmd {
+	d := m.dialog
+	done, granted := d.press(key, m.c.now())
+	if done {
+		m.dialog = nil
+	}
+	if granted {
+		return d.do()
+	}
+	return nil
+}
+
+func (m *Model) pressPrompt(key, text string) tea.Cmd {
+	p := m.prompt
+	done, taken := p.press(key, text)
+	if done {
+		m.prompt = nil
+	}
+	if taken {
+		return p.do(p.text)
+	}
+	return nil
+}
+
+// pressAnywhere takes the keys that mean the same on every screen.
+func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
+	switch key {
+	case "?":
+		if p, ok := m.top().(*page); !ok || p.title != helpTitle {
+			m.show(&page{title: helpTitle, body: helpLines}, nil)
+		}
+	case "!":
+		if m.now.Killed != "" {
+			return m.turn(len(tabs) - 1), true
+		}
+		m.askStop()
+	case "r":
+		return m.again(), true
+	case "1", "2", "3", "4", "5":
+		return m.turn(int(key[0] - '1')), true
+	case "tab":
+		return m.turn((m.tab + 1) % len(tabs)), true
+	case "shift+tab":
+		return m.turn((m.tab + len(tabs) - 1) % len(tabs)), true
+	case "esc", "backspace", "q":
+		if len(m.over) == 0 {
+			if key == "q" {
+				return tea.Quit, true
+			}
+			return nil, true
+		}
+		m.over, m.said = m.over[:len(m.over)-1], ""
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// turn goes to a tab, and asks for what only it shows.
+func (m *Model) turn(tab int) tea.Cmd {
+	m.tab, m.over, m.said = tab, nil, ""
+	switch {
+	case tabs[tab] == "receipts" && !m.receipts.loaded:
+		return m.receipts.load(m, "", nil)
+	case tabs[tab] == "grants":
+		return m.grants.load(m)
+	}
+	return nil
+}
+
+// again looks anew, and starts a gateway where there is none.
+func (m *Model) again() tea.Cmd {
+	switch {
+	case m.fault != nil:
+		m.say("starting the gateway…")
+		return m.ctxCmd(func(ctx context.Context) tea.Msg { return doneMsg{"", m.c.Hand.Wake(ctx)} })
+	case len(m.over) > 0:
+		return m.lookOnce()
+	case tabs[m.tab] == "receipts":
+		return m.receipts.load(m, m.receipts.words, m.receipts.before)
+	case tabs[m.tab] == "grants":
+		return m.grants.load(m)
+	}
+	return m.lookOnce()
+}
+
+const helpTitle = "Keys"
+
+var helpLines = strings.Split(strings.TrimSpace(`
+1 … 5, Tab     inbox, live calls, receipts, grants, the switch
+↑ ↓ PgUp PgDn  choose, or scroll (also k and j)
+Enter          opens what is chosen
+Escape, q      goes back; q on a list ends the program
+r              looks anew; starts a gateway where none runs
+!              stops everything: it asks first
+?              this page
+
+Of a question
+g  grants it   d  denies it   t  the exact text that an answer binds
+[ ]            the older and the newer one that is alike
+
+Every dialog begins at No. Escape is No, and so is Enter until you
+move to Yes. Keys that come within 300 ms of its opening are dropped.
+`), "\n")

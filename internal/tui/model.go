@@ -1,0 +1,257 @@
+package tui
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"bailey"
+)
+
+// screen is a model of its own: what it shows, and what keys do there.
+type screen interface {
+	// lines are at most w cells wide where they can be; more of them than h are cut.
+	lines(m *Model, w, h int) []string
+	keys() string
+	// press takes a key by its name, with the text that it stands for.
+	press(m *Model, key, text string) tea.Cmd
+}
+
+// Model is the whole screen. Only the event loop touches it.
+type Model struct {
+	c    Config
+	ctx  context.Context
+	ink  ink
+	w, h int
+
+	tab      int // in tabs
+	inbox    inbox
+	live     live
+	receipts receipts
+	grants   grants
+	stop     stop
+	over     []screen // what was opened on top, the last in sight
+	dialog   *dialog  // takes the keys while it is there
+	prompt   *prompt  // the same
+
+	now    Now
+	known  map[bailey.ApprovalID]bool // rang for; nil before the first look
+	before []Question                 // seen whole, the last at the end, for comparing
+	said   string                     // what became of something, or what is new
+	fault  error                      // why nothing can be seen
+
+	// lend gives the terminal to something until it is done.
+	lend func(run tea.ExecCommand, then tea.ExecCallback) tea.Cmd
+}
+
+// New returns a model that has not looked yet.
+func New(ctx context.Context, c Config) *Model {
+	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24, lend: tea.Exec}
+}
+
+// names of the tabs, in order.
+var tabs = [...]string{"inbox", "live", "receipts", "grants", "stop"}
+
+func (m *Model) screens() [len(tabs)]screen {
+	return [...]screen{&m.inbox, &m.live, &m.receipts, &m.grants, &m.stop}
+}
+
+// top is the screen in sight.
+func (m *Model) top() screen {
+	if len(m.over) > 0 {
+		return m.over[len(m.over)-1]
+	}
+	return m.screens()[m.tab]
+}
+
+type (
+	nowMsg struct {
+		now Now
+		err error
+	}
+	tickMsg     struct{}
+	questionMsg struct {
+		q    Question
+		last *Question
+		err  error
+	}
+	signedMsg struct {
+		q         Question
+		signature string
+		err       error
+	}
+	doneMsg struct {
+		words string
+		err   error
+	}
+)
+
+// Init looks for the first time.
+func (m *Model) Init() tea.Cmd { return m.look() }
+
+// Update takes one message.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.w, m.h = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		return m, m.press(msg.String(), msg.Text)
+	case tea.PasteMsg:
+		if m.prompt != nil && m.dialog == nil {
+			m.prompt.add(msg.Content)
+		}
+	case tickMsg:
+		return m, m.look()
+	case nowMsg:
+		return m, tea.Batch(m.took(msg), m.tick())
+	case onceMsg:
+		return m, m.took(nowMsg(msg))
+	case questionMsg:
+		m.opened(msg)
+	case receiptsMsg:
+		m.receipts.set(msg)
+	case receiptMsg:
+		m.show(&page{title: "Receipt " + string(msg.id), body: msg.lines}, msg.err)
+	case verdictMsg:
+		title := "The ledger holds"
+		if !msg.v.OK {
+			title = "THE LEDGER DOES NOT HOLD"
+		}
+		m.show(&page{title: title, body: msg.v.Lines, bad: !msg.v.OK}, msg.err)
+	case grantsMsg:
+		m.grants.set(msg)
+	case signedMsg:
+		return m, m.signed(msg)
+	case doneMsg:
+		return m, m.done(msg)
+	}
+	return m, nil
+}
+
+// ctxCmd does something that takes time, beside the loop.
+func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
+	ctx := m.ctx
+	return func() tea.Msg { return do(ctx) }
+}
+
+// tick looks again after a while. The next is set when a look has come back, so that they never pile up.
+func (m *Model) tick() tea.Cmd {
+	if m.c.Every < 0 {
+		return nil
+	}
+	return tea.Tick(m.c.every(), func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+func (m *Model) look() tea.Cmd {
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		now, err := m.c.Look.Now(ctx)
+		return nowMsg{now, err}
+	})
+}
+
+// took takes what a look saw, and rings once for each question that was not there before.
+func (m *Model) took(msg nowMsg) tea.Cmd {
+	if m.fault = msg.err; msg.err != nil {
+		return nil
+	}
+	m.now = msg.now
+	m.inbox.set(msg.now.Questions)
+	for _, s := range m.over {
+		if q, ok := s.(*question); ok {
+			q.refresh(msg.now.Questions)
+		}
+	}
+	first, fresh := m.known == nil, []Question{}
+	known := map[bailey.ApprovalID]bool{}
+	for _, q := range msg.now.Questions {
+		if known[q.ID] = true; !first && !m.known[q.ID] {
+			fresh = append(fresh, q)
+		}
+	}
+	m.known = known
+	if len(fresh) == 0 {
+		return nil
+	}
+	m.say("new: " + string(fresh[0].Call) + " by " + fresh[0].Agent + ", in the inbox")
+	return tea.Raw("\a")
+}
+
+// show puts a screen on top, or says why not.
+func (m *Model) show(s screen, err error) {
+	if err != nil {
+		m.say(inWords(err))
+		return
+	}
+	m.said = ""
+	m.over = append(m.over, s)
+}
+
+func (m *Model) say(words string) { m.said = words }
+
+// ask opens a dialog. Its time begins now.
+func (m *Model) ask(d *dialog) tea.Cmd {
+	d.last = m.c.now()
+	m.dialog, m.said = d, ""
+	return nil
+}
+
+// act does what a person said, once.
+func (m *Model) act(do func(context.Context) (string, error)) tea.Cmd {
+	m.say("telling the gateway…")
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		words, err := do(ctx)
+		return doneMsg{words, err}
+	})
+}
+
+// signed answers with the signature.
+func (m *Model) signed(msg signedMsg) tea.Cmd {
+	if msg.err != nil {
+		return m.done(doneMsg{"", msg.err})
+	}
+	return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
+}
+
+// done says what became of an act, and looks anew.
+func (m *Model) done(msg doneMsg) tea.Cmd {
+	m.say(msg.words)
+	if msg.err != nil {
+		m.say(inWords(msg.err))
+	}
+	if n := len(m.over); n > 0 {
+		if q, ok := m.over[n-1].(*question); ok && q.sent {
+			if q.sent = false; msg.err == nil {
+				m.over = m.over[:n-1]
+			}
+		}
+	}
+	cmds := []tea.Cmd{m.lookOnce()}
+	if m.grants.loaded {
+		cmds = append(cmds, m.grants.load(m))
+	}
+	return tea.Batch(cmds...)
+}
+
+// onceMsg is a look beside those of the clock.
+type onceMsg nowMsg
+
+func (m *Model) lookOnce() tea.Cmd {
+	look := m.look()
+	return func() tea.Msg { return onceMsg(look().(nowMsg)) }
+}
+
+// inWords is an error as a person reads it, with its cure.
+func inWords(err error) string {
+	if hint := bailey.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+func complaint(i ink, err error, w int) (lines []string) {
+	for _, piece := range prose(seen(inWords(err)), w) {
+		lines = append(lines, i.bad(piece))
+	}
+	return lines
+}

@@ -1,0 +1,77 @@
+package tui
+
+// pane scrolls over lines. Its zero value is at their top.
+type pane struct {
+	top, height int // height of the last view
+	reached     int // how many lines were shown, from the top on without a gap
+}
+
+// view returns the lines that are in sight: at most h.
+func (p *pane) view(lines []string, h int) []string {
+	h = max(h, 0)
+	p.height = h
+	p.top = max(0, min(p.top, len(lines)-h))
+	end := min(len(lines), p.top+h)
+	if p.top <= p.reached {
+		p.reached = max(p.reached, end)
+	}
+	return lines[p.top:end]
+}
+
+// press moves, and reports whether the key was one that does.
+func (p *pane) press(key string) bool {
+	page := max(1, p.height-1)
+	switch key {
+	case "up", "k":
+		p.top--
+	case "down", "j":
+		p.top++
+	case "pgup", "b":
+		p.top -= page
+	case "pgdown", "space", "f":
+		p.top += page
+	case "home":
+		p.top = 0
+	case "end", "G":
+		p.top = 1 << 30
+	default:
+		return false
+	}
+	p.top = max(p.top, 0)
+	return true
+}
+
+// cursor is a place in a list.
+type cursor struct{ at int }
+
+// press moves among n rows, and reports whether the key was one that does.
+func (c *cursor) press(key string, n int) bool {
+	switch key {
+	case "up", "k":
+		c.at--
+	case "down", "j":
+		c.at++
+	case "pgup":
+		c.at -= 10
+	case "pgdown":
+		c.at += 10
+	case "home":
+		c.at = 0
+	case "end":
+		c.at = n
+	default:
+		return false
+	}
+	c.clamp(n)
+	return true
+}
+
+func (c *cursor) clamp(n int) { c.at = max(0, min(c.at, n-1)) }
+
+// window returns where h rows begin of which one is the cursor's.
+func (c *cursor) window(n, h int) int {
+	if h <= 0 || n <= h {
+		return 0
+	}
+	return max(0, min(c.at-h/2, n-h))
+}

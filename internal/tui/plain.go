@@ -1,0 +1,193 @@
+package tui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// plainScreen goes line by line: what is said stands below what was said, and nothing is drawn over.
+type plainScreen struct {
+	c   Config
+	out io.Writer
+	in  *typed
+
+	now     Now
+	numbers map[bailey.ApprovalID]int // from 1, given once and for all: "approve 2" never comes to mean another question
+	listed  map[int]bailey.ApprovalID
+	more    uint64
+	words   string
+	fault   string
+}
+
+// Plain takes commands from in, a line each, and writes lines to out, until "quit", the end of in, or that of ctx. New
+// questions are announced as they come.
+func Plain(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
+	s := &plainScreen{c: c, out: out, in: newTyped(in), numbers: map[bailey.ApprovalID]int{}, listed: map[int]bailey.ApprovalID{}}
+	defer s.in.close()
+	s.refresh(ctx, false)
+	s.line("Bailey, line by line. Commands: list, show N, approve N, deny N REASON, live, receipts WORDS, grants, stop, help, quit.")
+	s.list()
+	tick := time.NewTicker(c.every())
+	defer tick.Stop()
+	for {
+		s.in.want()
+		select {
+		case l, ok := <-s.in.lines:
+			if s.in.wanted = false; !ok {
+				return s.in.err
+			}
+			s.refresh(ctx, true)
+			if s.do(ctx, l) {
+				return nil
+			}
+		case <-tick.C:
+			s.refresh(ctx, true)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// typed reads lines, one whenever one is wanted: while none is, somebody else may read the terminal.
+type typed struct {
+	lines  chan string
+	asked  chan struct{}
+	wanted bool
+	err    error // written before lines is closed
+}
+
+// mostTyped bounds a line in bytes.
+const mostTyped = 4096
+
+func newTyped(in io.Reader) *typed {
+	t := &typed{lines: make(chan string), asked: make(chan struct{}, 1)}
+	go func() {
+		defer close(t.lines)
+		r := bufio.NewScanner(in)
+		r.Buffer(nil, mostTyped)
+		for range t.asked {
+			if !r.Scan() {
+				if errors.Is(r.Err(), bufio.ErrTooLong) {
+					t.err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a line is at most %d bytes", mostTyped), Hint: "say help for the commands"}
+				}
+				return
+			}
+			t.lines <- r.Text()
+		}
+	}()
+	return t
+}
+
+func (t *typed) want() {
+	if !t.wanted {
+		t.wanted = true
+		t.asked <- struct{}{}
+	}
+}
+
+func (t *typed) close() { close(t.asked) }
+
+func (s *plainScreen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// refresh looks, and announces what is new: with a bell, once for each question.
+func (s *plainScreen) refresh(ctx context.Context, announce bool) {
+	now, err := s.c.Look.Now(ctx)
+	if err != nil {
+		if words := seen(inWords(err)); words != s.fault && ctx.Err() == nil {
+			s.fault = words
+			s.line("no gateway answers: %s. Say wake to start one.", words)
+		}
+		return
+	}
+	if s.fault != "" {
+		s.fault = ""
+		s.line("the gateway answers again.")
+	}
+	if now.Killed != s.now.Killed && now.Killed != "" {
+		s.line("STOPPED: %s", seen(now.Killed))
+	}
+	s.now = now
+	for _, q := range now.Questions {
+		if s.numbers[q.ID] != 0 {
+			continue
+		}
+		n := len(s.numbers) + 1
+		s.numbers[q.ID], s.listed[n] = n, q.ID
+		if announce {
+			s.line("\aNew question %d: %s", n, s.short(q))
+		}
+	}
+}
+
+func (s *plainScreen) short(q Question) string {
+	given := strings.TrimSpace(q.Given)
+	if given != "" {
+		given = " " + given
+	}
+	return seen(fmt.Sprintf("%s by %s%s, %s", q.Call, q.Agent, given, q.short(s.c.now())))
+}
+
+func (s *plainScreen) list() {
+	if len(s.now.Questions) == 0 {
+		s.line("No question is open.")
+	}
+	for _, g := range grouped(s.now.Questions) {
+		s.line("Question %d: %s", s.numbers[g[0].ID], s.short(g[0]))
+		for _, q := range g[1:] {
+			s.line("  alike: question %d, asked %s ago", s.numbers[q.ID], ago(s.c.now().Sub(q.AskedAt)))
+		}
+	}
+}
+
+// named is a question by its number or id.
+func (s *plainScreen) named(word string) (bailey.ApprovalID, bool) {
+	if n, err := strconv.Atoi(word); err == nil && s.listed[n] != "" {
+		return s.listed[n], true
+	}
+	if s.numbers[bailey.ApprovalID(word)] != 0 {
+		return bailey.ApprovalID(word), true
+	}
+	s.line("There is no question %q. Say list.", word)
+	return "", false
+}
+
+// sure asks and takes "yes" alone for one; what was typed before it was asked, or too soon after, is none.
+func (s *plainScreen) sure(ctx context.Context, question string) bool {
+	if s.c.Yes {
+		return true
+	}
+	asked := s.c.now()
+	s.line("%s Type yes and Enter; anything else is no.", question)
+	said, ok := s.hear(ctx)
+	switch {
+	case !ok:
+		return false
+	case s.c.now().Sub(asked) < quiet:
+		s.line("That came too soon to be an answer: no.")
+		return false
+	}
+	if strings.EqualFold(strings.TrimSpace(said), "yes") {
+		return true
+	}
+	s.line("No.")
+	return false
+}
+
+func (s *plainScreen) hear(ctx context.Context) (string, bool) {
+	s.in.want()
+	select {
+	case l, ok := <-s.in.lines:
+		s.in.wanted = false
+		return l, ok
+	case <-ctx.Done():
+		return "", false
+	}
+}

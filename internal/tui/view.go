@@ -1,0 +1,123 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// View is what stands on the screen: exactly as many lines as it has, none wider than it is.
+func (m *Model) View() tea.View {
+	v := tea.NewView(strings.Join(m.frame(), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+func (m *Model) frame() []string {
+	w, h := max(m.w, 1), max(m.h, 1)
+	head, foot := m.head(w), m.foot(w)
+	switch {
+	case h < 4: // no room for more than the matter itself
+		head, foot = nil, m.overlay(w)
+	case h < 6 && m.dialog == nil && m.prompt == nil:
+		foot = nil
+	}
+	if len(foot) > h && len(foot) > 2 {
+		foot = foot[1:] // the rule above a dialog is the first to go
+	}
+	foot = foot[:min(len(foot), h)]
+	head = head[:min(len(head), h-len(foot))]
+	room := h - len(head) - len(foot)
+	body := m.top().lines(m, w, room)
+	out := append(head, body[:min(len(body), room)]...)
+	for len(out) < h-len(foot) {
+		out = append(out, "")
+	}
+	out = append(out, foot...)
+	for n := range out {
+		out[n] = cut(out[n], w)
+	}
+	return out
+}
+
+// head names the screens, and says what must not be missed.
+func (m *Model) head(w int) []string {
+	lines := []string{m.tabsLine(w)}
+	switch {
+	case m.fault != nil:
+		lines = append(lines, m.ink.bad("no gateway answers: "+seen(m.fault.Error())+" · r starts one"))
+	case m.now.Killed != "":
+		lines = append(lines, m.ink.bad("STOPPED ")+seen(m.now.Killed))
+	}
+	if m.said != "" {
+		for n, piece := range prose(seen(m.said), w-2) {
+			if n == 3 {
+				break // the rest is in the ledger, or one look away
+			}
+			lines = append(lines, m.ink.warn("» ")+m.ink.bold(piece))
+		}
+	}
+	if m.h < roomy {
+		return lines
+	}
+	return append(lines, "")
+}
+
+// roomy is a height from which blank lines may stand between head, matter and foot.
+const roomy = 12
+
+// tabsLine has all tabs, or only the one in sight where there is little room.
+func (m *Model) tabsLine(w int) string {
+	var names []string
+	for n, name := range tabs {
+		if count := m.count(n); count > 0 {
+			name += fmt.Sprintf(" (%d)", count)
+		}
+		name = fmt.Sprintf("%d %s", n+1, name)
+		if n == m.tab {
+			name = m.ink.reverse("[" + name + "]")
+		} else {
+			name = " " + name + " "
+		}
+		names = append(names, name)
+	}
+	line := m.ink.bold("Bailey") + " " + strings.Join(names, " ")
+	if width(line) > w {
+		return m.ink.bold("Bailey") + " " + names[m.tab]
+	}
+	return line
+}
+
+func (m *Model) count(tab int) int {
+	switch tabs[tab] {
+	case "inbox":
+		return len(m.now.Questions)
+	case "live":
+		return len(m.now.Calls)
+	}
+	return 0
+}
+
+// foot is what takes the keys, or what they do.
+func (m *Model) foot(w int) []string {
+	if over := m.overlay(w); over != nil {
+		return over
+	}
+	const always = " · ? help · q back"
+	line := m.ink.faint(cut(m.top().keys(), w-width(always)) + always)
+	if m.h < roomy {
+		return []string{line}
+	}
+	return []string{"", line}
+}
+
+func (m *Model) overlay(w int) []string {
+	switch {
+	case m.dialog != nil:
+		return m.dialog.lines(m.ink, w)
+	case m.prompt != nil:
+		return m.prompt.lines(m.ink, w)
+	}
+	return nil
+}

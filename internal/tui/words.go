@@ -1,0 +1,274 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// field is a thing that a question says. One without a label goes on with the one before.
+type field struct {
+	label, text string
+	tone        tone
+	fleeting    bool // differs from question to question, whatever is asked
+	ours        bool // words of Bailey's own: they break between words
+}
+
+// tone is what a field is to whoever reads it.
+type tone int
+
+const (
+	plain tone = iota
+	strong
+	warning
+)
+
+// fields are all that a question says, what decides first. Everything but what is marked so is in the text that an answer
+// binds.
+func (q Question) fields(now time.Time) []field { return append(q.deciding(now), q.details()...) }
+
+// deciding are the fields that an answer mostly hangs on.
+func (q Question) deciding(now time.Time) []field {
+	out := []field{
+		{label: "call", text: string(q.Call), tone: strong},
+		{label: "by", text: principal(q.Principal)},
+		{label: "impact", text: q.Impact, tone: tonedImpact(q.Impact)},
+		{label: "reads", text: commandLine(q.Argv), tone: strong},
+	}
+	out = append(out, rules(q.Rules)...)
+	out = append(out, field{label: "wants", text: wanted(bailey.Combine(q.Rules)), ours: true})
+	for _, a := range q.Answers {
+		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has granted it (%s)", a.Name, a.Level), fleeting: true})
+	}
+	if q.Contents == bailey.NotBound {
+		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
+	}
+	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true, ours: true})
+	return append(out, previewed(q.Preview)...)
+}
+
+func (q Question) details() []field {
+	return append(append(q.given(), q.ground()...),
+		field{label: "session", text: session(q.Session), fleeting: true},
+		field{label: "asked", text: q.AskedAt.UTC().Format(time.RFC3339), fleeting: true},
+		field{label: "receipt", text: string(q.Receipt), fleeting: true},
+		field{label: "nonce", text: q.Nonce, fleeting: true},
+		field{label: "question", text: string(q.ID), fleeting: true},
+		field{label: "digest", text: q.Digest, fleeting: true})
+}
+
+func principal(p bailey.Principal) string {
+	words := p.Agent
+	if p.Person != "" {
+		words += ", for " + p.Person
+	}
+	if p.Organisation != "" {
+		words += ", of " + p.Organisation
+	}
+	if len(p.Roles) > 0 {
+		words += ", as " + strings.Join(p.Roles, ", ")
+	}
+	return words
+}
+
+func tonedImpact(impact string) tone {
+	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") {
+		return warning
+	}
+	return plain
+}
+
+// commandLine is how a shell would have to be told the arguments.
+func commandLine(argv []bailey.Shown) string {
+	var words []string
+	for _, a := range argv {
+		if a.Text != "" && !strings.ContainsAny(a.Text, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
+			words = append(words, a.Text)
+			continue
+		}
+		words = append(words, "'"+strings.ReplaceAll(a.Text, "'", `'\''`)+"'")
+	}
+	return strings.Join(words, " ")
+}
+
+func rules(list []bailey.Rule) (out []field) {
+	for _, r := range list {
+		reason := r.Reason
+		if reason == "" {
+			reason = "(it gives no reason)"
+		}
+		out = append(out, field{label: "asked by", text: string(r.ID) + ": " + reason, tone: strong})
+		terms := "rule " + r.Digest
+		if r.Source != "" {
+			terms += ", " + r.Source
+		}
+		out = append(out, field{text: terms})
+	}
+	return out
+}
+
+// wanted says what an answer has to come to.
+func wanted(w bailey.Wanted) string {
+	words := "1 answer"
+	if w.Count > 1 {
+		words = fmt.Sprintf("%d answers, of as many people", w.Count)
+	}
+	if len(w.Roles) > 0 {
+		words += ", each by somebody with " + strings.Join(w.Roles, ", ")
+	}
+	if w.Level != "" {
+		words += ", at least " + string(w.Level)
+	}
+	if w.TTL > 0 {
+		words += ", within " + long(w.TTL)
+	}
+	return words
+}
+
+func (q Question) expiry(now time.Time) string {
+	at := " (" + q.Expires.UTC().Format(time.RFC3339) + ")"
+	if left := q.Expires.Sub(now).Round(time.Second); left > 0 {
+		return "in " + long(left) + at
+	}
+	return "now" + at
+}
+
+func (q Question) caller() string {
+	switch {
+	case !q.RunBy.IsZero():
+		return "granted: it runs when the same call comes again, and a denial takes that back"
+	case q.Waits:
+		return "waits for the answer"
+	}
+	return "does not wait: what is granted runs when the same call is made again"
+}
+
+func session(id bailey.SessionID) string {
+	if id == "" {
+		return "none: any such call of the same agent and person takes the answer up"
+	}
+	return string(id)
+}
+
+func previewed(p bailey.Preview) []field {
+	if len(p.Argv) == 0 {
+		return nil
+	}
+	out := []field{{label: "preview", text: commandLine(p.Argv)}}
+	for _, line := range block(p.Output.Text) {
+		out = append(out, field{text: "│ " + line})
+	}
+	return out
+}
+
+// given is what the call was given: one by one, since a line of them can be read in more ways than one.
+func (q Question) given() (out []field) {
+	for i, a := range q.Argv {
+		out = append(out, field{label: fmt.Sprintf("argument %d", i), text: a.Text})
+	}
+	for _, in := range q.Inputs {
+		out = append(out, field{label: "input", text: in.Name + " = " + in.Text})
+	}
+	for _, f := range q.Files {
+		out = append(out, field{label: "file", text: fmt.Sprintf("%s: %d bytes, as they were when it was asked", f.Input, f.Size)})
+	}
+	return out
+}
+
+// ground is where and in what it would run.
+func (q Question) ground() []field {
+	out := []field{
+		{label: "directory", text: q.Dir.Text},
+		{label: "resource", text: strings.TrimSpace(q.Resource.Kind + " " + q.Resource.Name)},
+		{label: "contents", text: q.Contents},
+	}
+	for _, l := range q.Leases {
+		out = append(out, field{label: "lends", text: fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, long(l.TTL))})
+	}
+	return append(out,
+		field{label: "program", text: q.Binary.Text + " " + q.BinaryDigest},
+		field{label: "cage", text: q.Cage + " " + q.Plan.Text},
+		field{label: "environment", text: strings.Join(q.EnvNames, " ")},
+		field{label: "manifest", text: q.Manifest})
+}
+
+// lasting are the fields by which two questions can be compared, a line each.
+func (q Question) lasting() (lines []string) {
+	label := ""
+	for _, f := range q.fields(time.Time{}) {
+		if f.label != "" {
+			label = f.label
+		}
+		if !f.fleeting {
+			lines = append(lines, label+": "+seen(f.text))
+		}
+	}
+	return lines
+}
+
+// labelWidth is that of the column of labels, in cells.
+const labelWidth = 13
+
+// written are fields in lines of at most w cells, all of each.
+func written(i ink, fields []field, w int) (lines []string) {
+	room, indent := w-labelWidth, strings.Repeat(" ", labelWidth)
+	if w < 40 {
+		room, indent = w-1, " " // a label stands on a line of its own
+	}
+	for _, f := range fields {
+		if w < 40 && f.label != "" {
+			lines = append(lines, i.label(f.label))
+		}
+		text := seen(f.text)
+		if text == "" {
+			text = "(none)"
+		}
+		pieces := fold(text, room)
+		if f.ours {
+			pieces = prose(text, room)
+		}
+		for n, piece := range pieces {
+			head := indent
+			if n == 0 && w >= 40 {
+				head = i.label(pad(f.label, labelWidth))
+			}
+			lines = append(lines, head+toned(i, f.tone, piece))
+		}
+	}
+	return lines
+}
+
+func toned(i ink, t tone, s string) string {
+	switch t {
+	case strong:
+		return i.bold(s)
+	case warning:
+		return i.bad(s)
+	}
+	return s
+}
+
+// long is a time without the units that are none of it: 10m, not 10m0s.
+func long(d time.Duration) string {
+	s := strings.TrimSuffix(d.String(), "m0s")
+	if s != d.String() {
+		s = strings.TrimSuffix(s+"m", "h0m")
+		if !strings.HasSuffix(s, "m") {
+			s += "h"
+		}
+	}
+	return s
+}
+
+// ago is how long something has lasted, in few letters.
+func ago(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
