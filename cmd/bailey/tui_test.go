@@ -237,19 +237,23 @@ func TestScreenSigns(t *testing.T) {
 	w.sees("[1 inbox (1)]", "system.date")
 	w.keys("Enter")
 	w.sees("each by somebody with sre")
+	asked := func(n int) { // what it asked before stands there still
+		t.Helper()
+		w.until(fmt.Sprintf("%d prompts", n), func(text string) bool { return strings.Count(text, "Enter passphrase") == n })
+	}
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(1)
 	w.keys("C-c") // of that alone
 	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(2)
 	w.keys("wrong", "Enter")
 	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	if y.open() != 1 {
 		t.Fatal("granted without a signature")
 	}
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(3)
 	w.keys("open", "Space", "sesame", "Enter")
 	w.sees("granted")
 	if err := call.Wait(); err != nil || !strings.HasPrefix(out.String(), "20") {
