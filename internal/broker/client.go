@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ type Client struct {
 	Patience time.Duration
 }
 
-// SameUID marks the id of a lease whose broker runs as the gateway does: everything that the gateway's user runs could
+// SameUID ends the id of a lease whose broker runs as the gateway does: everything that the gateway's user runs could
 // have taken the value without asking.
 const SameUID = "+same-uid"
 
@@ -104,7 +105,7 @@ func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err 
 		}
 		text := string(value)
 		clear(value)
-		lease.IDs = append(lease.IDs, c.mark(got.Leases[i].ID))
+		lease.IDs = append(lease.IDs, c.mark(got.Leases[i]))
 		lease.Secrets = append(lease.Secrets, bailey.NewSecret(text))
 		if w.File {
 			lease.Files = append(lease.Files, bailey.LentFile{Env: w.Env, Value: bailey.NewSecret(text)})
@@ -115,17 +116,24 @@ func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err 
 	return lease, conn.SetDeadline(time.Time{})
 }
 
-func (c Client) mark(id string) string {
+// mark is a lease's id as receipts have it: behind it stand = and what its issuer calls the value, where it has a name, and
+// [SameUID] where the wall is absent.
+func (c Client) mark(l lease) string {
+	id := l.ID
+	if l.Mint != "" {
+		id += "=" + l.Mint
+	}
 	if c.UID == os.Geteuid() {
-		return id + SameUID
+		id += SameUID
 	}
 	return id
 }
 
+// plain are the ids by themselves.
 func plain(ids []string) (list []string) {
 	for _, id := range ids {
-		if n := len(id) - len(SameUID); n > 0 && id[n:] == SameUID {
-			id = id[:n]
+		if i := strings.IndexAny(id, "=+"); i >= 0 {
+			id = id[:i]
 		}
 		list = append(list, id)
 	}

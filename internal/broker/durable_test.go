@@ -93,6 +93,8 @@ func TestLentOnceAcrossKills(t *testing.T) {
 			}
 			cmd := child(t, h.dir, step, nil)
 			first := got()
+			giveUp := time.AfterFunc(20*time.Second, func() { cmd.Process.Signal(syscall.SIGTERM) }) // it never came to the step
+			defer giveUp.Stop()
 			if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				t.Fatalf("it was to be killed: %v", err)
 			}

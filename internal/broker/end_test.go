@@ -38,9 +38,8 @@ func (m *mintery) Mint(context.Context, time.Duration) (Minted, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.crash {
-		secret := []byte(value)
-		var none *mintery
-		secret[0] = byte(none.made) // a fault with the value on the stack
+		secret := []byte(value) // on the stack
+		panic("no good: " + string(secret))
 	}
 	if m.fail != nil {
 		return Minted{}, m.fail
@@ -82,7 +81,11 @@ func TestEndOfALoan(t *testing.T) {
 	m := newMintery()
 	m.until = time.Now().Add(time.Hour)
 	h := withMintery(t, m, "1h")
-	h.lend(loanOf("", nil, "free")).Return()
+	first := h.lend(loanOf("", nil, "free"))
+	if !strings.HasSuffix(first.IDs[0], "=mint-a"+SameUID) {
+		t.Errorf("the receipt would have %s", first.IDs[0])
+	}
+	first.Return()
 	if id := m.next(t); id != "mint-a" {
 		t.Errorf("%s was revoked", id)
 	}

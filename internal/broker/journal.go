@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -92,23 +93,28 @@ func (j *journal) read(name string) error {
 
 // lines learns every whole line, and returns where the last ends.
 func (j *journal) lines(name string) (int64, error) {
-	whole, err := io.ReadAll(j.f)
-	if err != nil {
-		return 0, damaged(name, "cannot be read", err)
-	}
-	end := bytes.LastIndexByte(whole, '\n') + 1
-	for n, rest := 1, whole[:end]; len(rest) > 0; n++ {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\n"))
+	var end int64
+	r := bufio.NewReaderSize(j.f, maxLine)
+	for n := 1; ; n++ {
+		line, err := r.ReadSlice('\n')
+		if err == io.EOF { // whatever is left is no line
+			return end, nil
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return 0, damaged(name, "cannot be read", err)
+		}
 		var e event
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&e); err != nil || d.More() || !known(e.Event) {
+		if err == nil {
+			err = d.Decode(&e)
+		}
+		if err != nil || d.More() || !known(e.Event) {
 			return 0, damaged(name, fmt.Sprintf("has a line %d that this version did not write", n), err)
 		}
 		j.learn(e)
+		end += int64(len(line))
 	}
-	return int64(end), nil
 }
 
 func known(name string) bool {

@@ -162,7 +162,7 @@ func jti(token string) string {
 	var claims struct {
 		ID string `json:"jti"`
 	}
-	if json.Unmarshal(b, &claims) != nil || len(claims.ID) > 128 || !printable(claims.ID) {
+	if json.Unmarshal(b, &claims) != nil || len(claims.ID) > 128 || strings.ContainsFunc(claims.ID, func(r rune) bool { return !isTokenRune(r) }) {
 		return ""
 	}
 	return claims.ID

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"bailey"
@@ -78,9 +79,7 @@ func (s *Server) defaults() {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	if s.Told == nil {
-		s.Told = func(uid, pid int) {
-			s.Log.Warn("a peer that is not admitted", "uid", uid, "pid", pid, "exe", s.exe(pid))
-		}
+		s.Told = s.seldom()
 	}
 	if s.Ready == nil {
 		s.Ready = func(string) {}
@@ -96,6 +95,20 @@ func (s *Server) defaults() {
 	}
 	if s.perm == nil {
 		s.perm = peer.Owned
+	}
+}
+
+// seldom tells the log of peers that are not admitted, once a second at most: anybody may connect, and a log is not theirs
+// to fill. One goroutine accepts.
+func (s *Server) seldom() func(uid, pid int) {
+	var last time.Time
+	more := 0
+	return func(uid, pid int) {
+		if more++; time.Since(last) < time.Second {
+			return
+		}
+		s.Log.Warn("a peer that is not admitted", "uid", uid, "pid", pid, "exe", s.exe(pid), "since the last", more)
+		last, more = time.Now(), 0
 	}
 }
 
@@ -136,10 +149,17 @@ func (s *Server) Run(ctx context.Context) error {
 	s.Ready(s.Socket)
 	for {
 		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				c.Close()
 			}
+			return nil
+		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED):
+			s.Log.Warn("accepting", "err", err)
+			time.Sleep(100 * time.Millisecond) // until connections have ended
+			continue
+		case err != nil:
 			return fmt.Errorf("the broker's socket: %w", err)
 		}
 		links.Go(func() { s.serve(ctx, c) })
