@@ -35,7 +35,8 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/jail/inside": {},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
-	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}},
+	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
+	"internal/notify":  {ours: []string{"."}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
@@ -45,8 +46,9 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
-		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
+		"internal/jail", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	// for tests alone
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/battery": {outside: []string{"golang.org/x/sys"}},
@@ -148,6 +150,48 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 	for dir, room := range rooms {
 		if slices.ContainsFunc(room.ours, func(o string) bool { return strings.HasPrefix(o, "cmd/") || o == "internal/ktest" }) {
 			t.Errorf("%s imports a program or the test room", dir)
+		}
+	}
+}
+
+// small are the programs with a small link set: what each may come to link, from outside and of ours, through whatever
+// room. Of the standard library nothing that starts programs.
+var small = map[string]struct{ ours, outside []string }{
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/canon", "internal/peer", "internal/sshsig"},
+		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
+}
+
+// TestSmallPrograms follows every import from each small program.
+func TestSmallPrograms(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if !s.test() && !slices.Contains(imports[s.dir], name) {
+				imports[s.dir] = append(imports[s.dir], name)
+			}
+		}
+	}
+	for program, may := range small {
+		seen := map[string]bool{}
+		var follow func(dir string)
+		follow = func(dir string) {
+			seen[dir] = true
+			for _, name := range imports[dir] {
+				switch {
+				case name == "os/exec" || name == "plugin" || name == "database/sql":
+					t.Errorf("%s imports %s, which %s must not link", dir, name, program)
+				case !allowed(dir, name, may.ours, may.outside):
+					t.Errorf("%s imports %s, which is not for %s to link", dir, name, program)
+				case name == "bailey" && !seen["."]:
+					follow(".")
+				case strings.HasPrefix(name, "bailey/") && !seen[strings.TrimPrefix(name, "bailey/")]:
+					follow(strings.TrimPrefix(name, "bailey/"))
+				}
+			}
+		}
+		if follow(program); len(seen) < 3 {
+			t.Errorf("%s leads to %d rooms: this test is not looking at it", program, len(seen))
 		}
 	}
 }

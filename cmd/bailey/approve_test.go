@@ -52,10 +52,14 @@ func (h holder) public() []byte {
 }
 
 func (h holder) sign(text, namespace string) string {
+	return enveloped(h.public(), text, namespace, func(data []byte) []byte { return fields("ssh-ed25519", string(ed25519.Sign(h.key, data))) })
+}
+
+// enveloped is an SSHSIG of text by whoever makes the signature proper (PROTOCOL.sshsig).
+func enveloped(public []byte, text, namespace string, sign func(data []byte) []byte) string {
 	sum := sha512.Sum512([]byte(text))
-	signed := append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...)
-	sig := fields("ssh-ed25519", string(ed25519.Sign(h.key, signed)))
-	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), fields(string(h.public()), namespace, "", "sha512", string(sig)))
+	sig := sign(append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), fields(string(public), namespace, "", "sha512", string(sig)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
 	for l := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {

@@ -92,6 +92,8 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	found = append(found, examineLedger(home)...)
 	found = append(found, examinePolicy(home, s)...)
 	found = append(found, examineRedaction(home, s)...)
+	found = append(found, examineBroker(s)...)
+	found = append(found, examineNotify(s)...)
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))

@@ -118,6 +118,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[policyEvent] = s.rules.apply
 	acts[resumeVerb] = s.resume
 	acts[approveVerb] = s.approve
+	acts[notifyTestVerb], acts[notifyKeyVerb] = s.notifyTest, s.notifyKey
 	acts[approvalsServeEvent] = s.serveNoted
 	acts[standVerb] = s.stand
 	acts[revokeVerb] = s.revoke

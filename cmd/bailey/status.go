@@ -38,7 +38,9 @@ type status struct {
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
 	Asked     *askedStatus          `json:"asked,omitempty"`
+	Notify    *notifyStatus         `json:"notify,omitempty"`
 	Cage      *cageStatus           `json:"cage,omitempty"`
+	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
 }
@@ -150,8 +152,10 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	if s.bare {
 		out.Cage = bareCage()
 	}
+	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
+	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
 	}
@@ -248,7 +252,13 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	if s.Asked != nil {
 		line("ASKED", "%s", s.Asked.words())
 	}
+	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
+		line("notify", "%s", shown(s.Notify.words()))
+	}
 	line("cage", "%s", s.Cage.words())
+	if s.Broker != nil {
+		line("broker", "%s", shown(s.Broker.words()))
+	}
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
 	}

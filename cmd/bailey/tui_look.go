@@ -81,18 +81,22 @@ func (o openQuestion) inList() tui.Question {
 	return q
 }
 
-// Question is read from its text: what is shown is what an answer binds, and not what stands beside it.
 func (d *tuiDesk) Question(ctx context.Context, id bailey.ApprovalID) (tui.Question, error) {
 	o, err := questionOf(ctx, d.client(), string(id))
 	if err != nil {
 		return tui.Question{}, err
 	}
+	return o.bound()
+}
+
+// bound is a question as its text has it: what is shown is what an answer binds, and not what stands beside that.
+func (o openQuestion) bound() (tui.Question, error) {
 	bound, err := canon.Parse(o.Text)
-	if err == nil && bound.ID != id {
+	if err == nil && bound.ID != o.ID {
 		err = fmt.Errorf("it is that of %s", bound.ID)
 	}
 	if err != nil {
-		return tui.Question{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s cannot be shown", id), Err: err, Hint: "do not answer it; bailey gateway stop"}
+		return tui.Question{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s cannot be shown", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
 	q := o.inList()
 	bound.Text, bound.Digest, bound.Subject, bound.Alike = o.Text, o.Digest, o.Subject, o.Alike

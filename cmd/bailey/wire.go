@@ -18,12 +18,12 @@ import (
 
 	"bailey"
 	"bailey/internal/approve"
-	"bailey/internal/broker"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
+	"bailey/internal/notify"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -40,6 +40,7 @@ type stack struct {
 	kill    *gateway.KillSwitch // before the gate and its policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
+	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
 	pins    *gateway.Pins
 	gate    *gate.Gate
@@ -152,12 +153,13 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err != nil {
 		return nil, err
 	}
-	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
+	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.log})
+	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
 	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: broker.New(broker.Config{}), Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
@@ -233,6 +235,7 @@ func (s *stack) serve(ctx context.Context) error {
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
+	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.scribe.run(ctx) })
 	return g.Wait()

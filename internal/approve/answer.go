@@ -158,6 +158,9 @@ func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
 	}
+	if event.Settled {
+		defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	e.taken = append(e.taken, event)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,10 @@ type Config struct {
 	// Prove says whose answer it is, by the approvers of now, or why it does not count. Those that were taken are
 	// proven again whenever it matters, so that whoever is no approver any more has no part in what runs.
 	Prove func(text []byte, g Given) (Approver, error)
+	// Tell learns that a question is open ("question.open"), and that it was answered or is none any more
+	// ("question.settled", with the reason), once that is durable. What was open before is told again when Run begins. It
+	// must not wait; nil is nobody.
+	Tell func(kind string, q bailey.Question, reason string)
 	// Key is what salts are made of. A commitment can be checked by who has it; nil is one that nobody has.
 	Key     []byte
 	Past    State            // what was open when the ledger was last written to
@@ -46,6 +51,8 @@ type Config struct {
 type Queue struct {
 	c    Config
 	wake chan struct{} // one slot: Run looks at the clock again
+
+	again []bailey.ApprovalID // that New went on with; Run tells of those that are still open
 
 	mu     sync.Mutex // guards what follows and the fields of every entry that say so
 	live   map[bailey.ApprovalID]*entry
@@ -89,6 +96,9 @@ func New(c Config) *Queue {
 		c.Key = make([]byte, 32)
 		rand.Read(c.Key) // never fails (crypto/rand)
 	}
+	if c.Tell == nil {
+		c.Tell = func(string, bailey.Question, string) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -98,6 +108,7 @@ func New(c Config) *Queue {
 		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
 	}
 	u.recall(c.Past)
+	u.again = slices.Collect(maps.Keys(u.live))
 	return u
 }
 
@@ -289,6 +300,9 @@ func (u *Queue) ttl(rules []bailey.Rule) time.Duration {
 func (u *Queue) record(ctx context.Context, e *entry) error {
 	defer e.turn.Unlock()
 	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
+	if err == nil {
+		defer u.c.Tell(opened, clone(e.q), "") // with no lock held
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {

@@ -11,10 +11,18 @@ import (
 	"bailey"
 )
 
+// What Config.Tell is told.
+const opened, settled = "question.open", "question.settled"
+
 var errEnding = errors.New("the gateway ended")
 
 // Run ends what nobody answered or used in time, until ctx ends; then it closes the queue. The ledger must outlive it.
 func (u *Queue) Run(ctx context.Context) error {
+	for _, s := range u.Open() { // who was to be told by the queue before may not have been
+		if s.Granted.IsZero() && slices.Contains(u.again, s.ID) {
+			u.c.Tell(opened, s.Question, "")
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -108,6 +116,7 @@ func (u *Queue) conclude(e *entry, event Event) bool {
 	}
 	event.ID, event.Receipt, event.Settled, event.At = e.q.ID, e.q.Receipt, true, u.c.Now()
 	err := u.c.Note(context.Background(), AnswerEvent, event)
+	defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held: it has ended, recorded or not
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {

@@ -1,41 +1,128 @@
 package broker
 
 import (
-	"fmt"
+	"bytes"
+	"context"
+	"errors"
 	"os"
-
-	"bailey"
+	"path/filepath"
+	"strings"
+	"time"
 )
 
-// Source is where a credential's value comes from: [Env] or [Literal].
-type Source interface {
-	// value is asked at every loan, so that a source can change. Its error never holds the value.
-	value() (string, error)
+// env reads a variable of the broker's own environment.
+type env struct {
+	static
+	name string
 }
 
-// Env reads the variable Name of the gateway's own environment.
-type Env struct{ Name string }
-
-func (e Env) value() (string, error) {
-	text, ok := os.LookupEnv(e.Name)
-	switch {
-	case !ok:
-		return "", e.lacks("is not set")
-	case text == "":
-		return "", e.lacks("is empty")
+func makeEnv(decode func(any) error, _ string) (Adapter, string, error) {
+	e := &env{}
+	if err := decode(&e.name); err != nil {
+		return nil, "", err
 	}
-	return text, nil
-}
-
-func (e Env) lacks(state string) error {
-	return &bailey.Error{
-		Kind:    bailey.Unavailable,
-		Message: fmt.Sprintf("variable %q of the gateway's environment %s", e.Name, state),
-		Hint:    fmt.Sprintf("a gateway that a call starts inherits no such variable: bailey gateway stop, then run bailey gateway with %s set", e.Name),
+	if !validName(e.name) {
+		return nil, "", errors.New("it wants the name of a variable")
 	}
+	return e, "env " + e.name, nil
 }
 
-// Literal is a value that stands in the configuration itself. It prints as *** like any secret.
-type Literal struct{ bailey.Secret }
+func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
+	text, ok := os.LookupEnv(e.name)
+	if !ok || text == "" {
+		return Minted{}, unavailable(nil, "set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
+	}
+	return Minted{Value: []byte(text)}, nil
+}
 
-func (l Literal) value() (string, error) { return l.Reveal(), nil }
+// literal is a value that stands in the table itself. It is kept behind a function: fmt shows an address of it, where it
+// would walk into the fields of a struct.
+type literal struct {
+	static
+	value func() string
+}
+
+func makeLiteral(decode func(any) error, _ string) (Adapter, string, error) {
+	var text string
+	if err := decode(&text); err != nil {
+		return nil, "", errors.New("it wants one value")
+	}
+	if fault := unfit([]byte(text)); fault != "" {
+		return nil, "", errors.New("the value " + fault)
+	}
+	return &literal{value: func() string { return text }}, "literal", nil
+}
+
+func (l *literal) Mint(context.Context, time.Duration) (Minted, error) {
+	return Minted{Value: []byte(l.value())}, nil
+}
+
+// file reads a file of the broker's user that nobody else can read.
+type file struct {
+	static
+	name string
+}
+
+func makeFile(decode func(any) error, dir string) (Adapter, string, error) {
+	f := &file{}
+	if err := decode(&f.name); err != nil || f.name == "" {
+		return nil, "", errors.New("it wants the name of a file")
+	}
+	f.name = within(dir, f.name)
+	return f, "file " + f.name, nil
+}
+
+func (f *file) Mint(context.Context, time.Duration) (Minted, error) {
+	value, err := readPrivate(f.name, MaxValue)
+	return Minted{Value: value}, err
+}
+
+func within(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}
+
+// token is a bearer token that somebody made elsewhere, for the scope that the table declares: a variable or a file holds
+// it, and it is one word, so that a header or a variable takes it as it is (RFC 6750, section 2.1).
+type token struct {
+	static
+	from Adapter
+}
+
+func makeToken(decode func(any) error, dir string) (Adapter, string, error) {
+	var from struct {
+		Env  string `yaml:"env"`
+		File string `yaml:"file"`
+	}
+	if err := decode(&from); err != nil {
+		return nil, "", err
+	}
+	inner, name := makeEnv, from.Env
+	if from.File != "" {
+		inner, name = makeFile, from.File
+	}
+	if (from.Env == "") == (from.File == "") {
+		return nil, "", errors.New("it wants one of env and file")
+	}
+	a, words, err := inner(func(into any) error { *into.(*string) = name; return nil }, dir)
+	return &token{from: a}, "token of " + words, err
+}
+
+func (t *token) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
+	m, err := t.from.Mint(ctx, ttl)
+	if err != nil {
+		return Minted{}, err
+	}
+	m.Value = bytes.TrimSuffix(bytes.TrimSuffix(m.Value, []byte("\n")), []byte("\r"))
+	if bytes.ContainsFunc(m.Value, func(r rune) bool { return !isTokenRune(r) }) {
+		clear(m.Value)
+		return Minted{}, unavailable(nil, "it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
+	}
+	return m, nil
+}
+
+func isTokenRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~+/=:", r)
+}

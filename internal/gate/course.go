@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type course struct {
 	files   []bailey.FrozenFile // what the call names, as it was when a person was asked
 	thaw    []func()            // gives those up
 	looks   []bailey.Job        // that show what the call would do
-	preview bailey.Preview      // what they showed
+	preview bailey.Preview      // what they showed, until somebody is asked
+	seen    [sha256.Size]byte   // of that
 
 	decision bailey.Decision
 	verdict  Verdict

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,8 +14,8 @@ import (
 	"bailey"
 )
 
-// Of what a preview shows previewKept bytes are compared and bound as they are, and of what is beyond them how much and
-// its digest. A question's text shows what takes previewShown bytes in the ledger.
+// Of what a preview shows previewKept bytes, in equal parts of its command lines, are bound as they are, and of what is
+// beyond them how much and its digest. A question's text shows what takes previewShown bytes in the ledger.
 const (
 	previewKept  = 64 << 10
 	previewShown = 16 << 10
@@ -41,11 +42,15 @@ func (c *course) foresee(ctx context.Context) (err error) {
 			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
 		}
 	}
-	seen, err := c.look(ctx)
-	if err != nil {
+	seen, err := c.peek(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
 		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
-			Hint: "check the inputs; what the tool said is in the gateway's log"}
+			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
 	}
+	c.seen = sha256.Sum256([]byte(seen))
 	c.preview.Output = bailey.Shown{Text: fitting(c.hide(seen)), Value: bailey.NewSecret(seen)}
 	return nil
 }
@@ -55,20 +60,20 @@ func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	if seen, err := c.look(ctx); err != nil || seen != c.preview.Output.Value.Reveal() {
+	if seen, err := c.peek(ctx); err != nil || sha256.Sum256([]byte(seen)) != c.seen {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
 			Hint: "call again, so that a person is asked about what would happen now"}
 	}
 	return nil
 }
 
-// look runs the preview and returns what it showed, its command lines at once, for a person waits. Of several, what each
+// peek runs the preview and returns what it showed, its command lines at once, for a person waits. Of several, what each
 // showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
-func (c *course) look(ctx context.Context) (string, error) {
+func (c *course) peek(ctx context.Context) (string, error) {
 	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
 	var looking sync.WaitGroup
 	for i, job := range c.looks {
-		looking.Go(func() { seen[i], errs[i] = c.lookOnce(ctx, job) })
+		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
 	}
 	looking.Wait()
 	var all strings.Builder
@@ -84,7 +89,7 @@ func (c *course) look(ctx context.Context) (string, error) {
 	return all.String(), nil
 }
 
-func (c *course) lookOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
+func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
 	defer func() {
 		if p := recover(); p != nil { // nobody else would catch it in this goroutine
 			err = c.caught(p)
@@ -107,7 +112,7 @@ func (c *course) lookOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
 			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
 	}
-	out = newSight(previewKept)
+	out = newSight(previewKept / len(c.looks))
 	said := newSight(causeKept)
 	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: said})
 	switch {

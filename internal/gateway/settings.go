@@ -32,6 +32,8 @@ type Applied struct {
 	Redaction  redact.Config `json:"redaction,omitzero"`      // without its examples; zero: what is built in
 	Signers    []string      `json:"policySigners,omitempty"` // whose signature a policy has to carry; none: it needs none
 	Approvers  []Approver    `json:"approvers,omitempty"`     // whose answers to a question count; none: an operator's
+	Broker     *Broker       `json:"broker,omitempty"`        // where credentials are borrowed; nil: nowhere
+	Notify     Notify        `json:"notify,omitzero"`         // without its URL, which the file alone has
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
@@ -59,6 +61,8 @@ type SettingsState struct {
 	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
 	Signers    []string      `json:"policySigners,omitempty"`
 	Approvers  []Approver    `json:"approvers,omitempty"`
+	Broker     *Broker       `json:"broker,omitempty"`
+	Notify     Notify        `json:"notify,omitzero"`
 	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
 	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
@@ -90,6 +94,7 @@ func OpenSettings(home Home, w *Workspaces, r *Redaction, last Applied, note fun
 	}
 	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
 	s.shut = s.check()
+	s.recall()
 	if s.shut != nil {
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
 	}
@@ -98,6 +103,15 @@ func OpenSettings(home Home, w *Workspaces, r *Redaction, last Applied, note fun
 	}
 	w.use(last.Workspaces, s.shut)
 	return s, nil
+}
+
+// recall takes from the file, which is what was applied, what the ledger does not hold.
+func (s *Settings) recall() {
+	if text, err := s.read(); s.shut == nil && err == nil {
+		if said, err := ParseSettings(text); err == nil && said.Notify.Webhook == s.applied.Notify.Webhook {
+			s.applied.Notify.URL = said.Notify.URL
+		}
+	}
 }
 
 // Applied returns what holds now.
@@ -194,6 +208,8 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
 	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
+	st.Broker = said.Broker
+	st.Notify = said.Notify
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -227,6 +243,8 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 		return s.applied, err
 	}
 	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
+	by.Broker = said.Broker
+	by.Notify = said.Notify
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

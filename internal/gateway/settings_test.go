@@ -73,6 +73,30 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"an approver's role with a space", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [s re]", "a role is lower case"},
 		{"an approver's unknown key", "approvers:\n  - name: ada\n    touch: yes", "is no part of an approver"},
 		{"approvers are no list", "approvers: ada", "approvers wants a list"},
+		{"broker", "broker: {socket: /run/bailey-broker/broker.sock, uid: 61000}", "[]"},
+		{"a broker of root", "broker:\n  socket: /run/b.sock\n  uid: 0", "[]"},
+		{"no broker", "broker:\n", "[]"},
+		{"a broker's path alone", "broker: {socket: /run/b.sock}", "wants uid"},
+		{"a broker's uid alone", "broker: {uid: 1}", "wants socket"},
+		{"a broker's path from somewhere", "broker: {socket: b.sock, uid: 1}", "absolute path"},
+		{"a broker's path around", "broker: {socket: /run/../b.sock, uid: 1}", "absolute path"},
+		{"a broker's user by name", "broker: {socket: /b, uid: bailey-broker}", "uid is a number"},
+		{"a broker's uid below zero", "broker: {socket: /b, uid: -1}", "no uid"},
+		{"a broker's huge uid", "broker: {socket: /b, uid: 4294967296}", "no uid"},
+		{"a broker's unknown key", "broker: {socket: /b, uid: 1, token: x}", "is no part of broker"},
+		{"a broker of a word", "broker: /b", "wants keys and values"},
+		{"notify", "notify:\n  desktop: true\n  webhook: {url: \"https://hooks.example.com/T0/secret\"}", "[]"},
+		{"notify, http here", "notify: {webhook: {url: \"http://127.0.0.1:8080/hook\"}}", "[]"},
+		{"notify, http by name", "notify: {webhook: {url: \"http://localhost/\"}}", "[]"},
+		{"notify, http there", "notify: {webhook: {url: \"http://192.0.2.1/secret\"}}", ":1:25: the url of a webhook is https"},
+		{"notify, another scheme", "notify: {webhook: {url: \"file:///etc/passwd\"}}", "no url"},
+		{"notify, a user", "notify: {webhook: {url: \"https://ada:secret@a.example/\"}}", "neither a user"},
+		{"notify, no url", "notify: {webhook: {}}", "a webhook has a url"},
+		{"notify, no mapping", "notify: {webhook: \"https://a.example\"}", "wants keys and values"},
+		{"notify, a word", "notify: {desktop: \"yes\"}", ":1:19: desktop is true or false"},
+		{"notify, unknown", "notify: {email: true}", ":1:10: \"email\" is no way to notify"},
+		{"notify, unknown part", "notify: {webhook: {url: \"https://a.example\", secret: x}}", "is no part of a webhook"},
+		{"notify, hidden", "notify: {webhook: {url: \"https://a.example/\\u202e\"}}", "no url"},
 		{"signers are no list", "policySigners: ada", "wants a list of keys"},
 		{"many", many, "over the 64 workspaces allowed"},
 	} {
@@ -124,6 +148,7 @@ func TestAddWorkspaceKeepsTheRest(t *testing.T) {
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
 		"approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre]\n",
+		"notify: {desktop: true, webhook: {url: \"https://a.example/b\"}}\nworkspaces:\n", "notify:\n  webhook:\n    url: http://[::1]:80/\n",
 		ownRules, "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
 		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
 		f.Add([]byte(s))
@@ -135,6 +160,9 @@ func FuzzSettings(f *testing.F) {
 				t.Fatalf("no kind: %v", err)
 			}
 			return
+		}
+		if n := said.Notify; n.Webhook == "" && n.URL.Reveal() != "" || strings.ContainsAny(n.Webhook, "\n?#") || strings.Count(n.Webhook, "/") > 2 {
+			t.Fatalf("a webhook is shown as %q", n.Webhook)
 		}
 		dirs := said.Workspaces
 		if _, err := redact.Compile(expressions(said.Redaction)); err != nil {

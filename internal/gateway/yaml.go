@@ -31,6 +31,8 @@ type Contents struct {
 	Redaction  redact.Config // compiles
 	Signers    []string      // lines that package sshsig reads
 	Approvers  []Approver    // package sshsig reads their lines
+	Broker     *Broker       // nil: nothing can be lent
+	Notify     Notify
 }
 
 // ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
@@ -47,7 +49,9 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"workspaces":    func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
 		"redaction":     func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
 		"policySigners": func(n ast.Node) (err error) { c.Signers, err = signersOf(n); return err },
+		"notify":        func(n ast.Node) (err error) { c.Notify, err = notifyOf(n); return err },
 		"approvers":     func(n ast.Node) (err error) { c.Approvers, err = approversOf(n); return err },
+		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 	})
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err

@@ -26,6 +26,7 @@ const MaxFrame = 16 << 20
 // Conn is a framed connection to a peer of known uid. Reads come from one goroutine; writes are locked.
 type Conn struct {
 	*net.UnixConn
+	UID int // whose the far end is
 	PID int // the far end's process when it connected
 	mu  sync.Mutex
 }
@@ -36,6 +37,10 @@ func Listen(path string) (*Listener, error) {
 	if err := Owned(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
+	return listen(path, func(uid int) bool { return uid == os.Geteuid() }, narrow)
+}
+
+func listen(path string, admit func(uid int) bool, mode func(path string) error) (*Listener, error) {
 	addr, release, err := address(path)
 	if err != nil {
 		return nil, err
@@ -53,27 +58,36 @@ func Listen(path string) (*Listener, error) {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false) // by then the path may be another gateway's
-	if err := narrow(path); err != nil {
+	if err := mode(path); err != nil {
 		l.Close()
 		return nil, err
 	}
-	return &Listener{l}, nil
+	return &Listener{l: l, admit: admit}, nil
 }
 
-// Listener accepts peers of our own uid.
-type Listener struct{ l *net.UnixListener }
+// Listener accepts the peers that are admitted.
+type Listener struct {
+	l     *net.UnixListener
+	admit func(uid int) bool
+	// Refused, when set, is told of each peer that is not admitted.
+	Refused func(uid, pid int)
+}
 
-// Accept returns the next connection of our own uid; others are closed without a word.
+// Accept returns the next connection of a uid that is admitted; others are closed without a word.
 func (l *Listener) Accept() (*Conn, error) {
 	for {
 		c, err := l.l.AcceptUnix()
 		if err != nil {
 			return nil, err
 		}
-		if uid, pid, err := credentials(c); err == nil && uid == os.Geteuid() {
-			return &Conn{UnixConn: c, PID: pid}, nil
+		uid, pid, err := credentials(c)
+		if err == nil && l.admit(uid) {
+			return &Conn{UnixConn: c, UID: uid, PID: pid}, nil
 		}
 		c.Close()
+		if err == nil && l.Refused != nil {
+			l.Refused(uid, pid)
+		}
 	}
 }
 
@@ -81,7 +95,9 @@ func (l *Listener) Accept() (*Conn, error) {
 func (l *Listener) Close() error { return l.l.Close() }
 
 // Dial connects to the socket at path and refuses a listener of another uid.
-func Dial(path string) (*Conn, error) {
+func Dial(path string) (*Conn, error) { return dial(path, os.Geteuid()) }
+
+func dial(path string, want int) (*Conn, error) {
 	addr, release, err := address(path)
 	if err != nil {
 		return nil, err
@@ -92,15 +108,19 @@ func Dial(path string) (*Conn, error) {
 		return nil, err
 	}
 	uid, pid, err := credentials(c)
-	if err == nil && uid != os.Geteuid() {
-		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is served by uid %d, not by you", path, uid),
+	if err == nil && uid != want {
+		whom := "you"
+		if want != os.Geteuid() {
+			whom = fmt.Sprintf("uid %d", want)
+		}
+		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is served by uid %d, not by %s", path, uid, whom),
 			Hint: "remove the socket and look who made it"}
 	}
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	return &Conn{UnixConn: c, PID: pid}, nil
+	return &Conn{UnixConn: c, UID: uid, PID: pid}, nil
 }
 
 // WriteFrame sends one frame, whole, also when several goroutines write.
@@ -113,7 +133,9 @@ func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return send(c.UnixConn, append(head, payload...))
+	whole := append(head, payload...)
+	defer clear(whole) // the payload may be a secret, and this copy of it is ours
+	return send(c.UnixConn, whole)
 }
 
 // WriteJSON sends v as one frame.

@@ -196,7 +196,7 @@ func TestRuleDigest(t *testing.T) {
 		t.Error("comments and white space change the digest")
 	}
 	for name, c := range map[string]struct{ old, now, ref string }{
-		"the condition": {`== "main"`, `== "prod"`, "prod"}, "the count": {"count=2", "count=1", "main"}, "the role": {"role=sre,", "", "main"},
+		"the condition": {`== "main"`, `== "prod"`, "prod"}, "the count": {"count=2", "count=1", "main"}, "the role": {"role=sre,", "", "main"}, "the level": {"role=sre,", "role=sre,level=signed-touch,", "main"},
 		"the time": {"ttl=5m", "ttl=6m", "main"}, "the reason": {"main is released", "main is main", "main"},
 	} {
 		if text := strings.Replace(askMain, c.old, c.now, 1); text == askMain || digest(text, c.ref) == base {

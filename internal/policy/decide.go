@@ -230,7 +230,20 @@ func wanted(asks []bailey.Rule) string {
 	default:
 		words += " with all of the roles " + strings.Join(w.Roles, ", ")
 	}
-	return words + ", good for " + brief(w.TTL)
+	return words + proof(w.Level) + ", good for " + brief(w.TTL)
+}
+
+// proof says in words how an answer has to show whose it is, nothing where any answer will do.
+func proof(l bailey.Level) string {
+	switch l {
+	case "", bailey.Local:
+		return ""
+	case bailey.SignedSoftware:
+		return ", with a signature"
+	case bailey.SignedTouch:
+		return ", with a touched key"
+	}
+	return ", with proof of the level " + string(l)
 }
 
 // brief writes a duration without the zeros behind it: 10m, not 10m0s.

@@ -8,8 +8,9 @@
 //
 //	@id("main-needs-human")   mandatory, unique: lower case letters, digits, '.', '_' and '-'
 //	@reason("…")              mandatory on a forbid: what the agent and the receipt are told
-//	@approval("role=sre,count=1,ttl=10m")
-//	                          makes a forbid an asking rule; role (default anyone), count (1), ttl (10m)
+//	@approval("role=sre,level=signed-touch,count=1,ttl=10m")
+//	                          makes a forbid an asking rule; role (default anyone), level of the answer
+//	                          (local, signed-software or signed-touch; default any), count (1), ttl (10m)
 //
 // An asking rule carries `unless { context.approvals.contains("its-own-id") }`. context.approvals may
 // stand nowhere else, so one more grant can only ever lift the rule that asked for it: a call is decided

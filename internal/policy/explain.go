@@ -97,7 +97,7 @@ func (e *Engine) change(v verdict) (out []string) {
 			if r.Role != "" {
 				who = "role " + r.Role
 			}
-			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s, for %s", r.ID, r.Count, who, brief(r.TTL)))
+			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, proof(r.Level), brief(r.TTL)))
 		}
 	case forbidden:
 		for _, r := range v.Rules {

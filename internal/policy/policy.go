@@ -158,6 +158,25 @@ func assemble(m *model, rules []*rule) *Engine {
 // Len is how many rules there are, the built-in ones included.
 func (e *Engine) Len() int { return len(e.rules) }
 
+// Asks is how many rules of the policy's own ask about something that can be called.
+func (e *Engine) Asks() int {
+	asking := map[bailey.RuleID]bool{}
+	note := func(rules []*rule) {
+		for _, r := range rules {
+			if r.asks && !r.builtin {
+				asking[r.ID] = true
+			}
+		}
+	}
+	for _, s := range e.slices {
+		note(s.own)
+	}
+	if len(e.slices) > 0 {
+		note(e.common)
+	}
+	return len(asking)
+}
+
 // looked adds to a list the attributes of context that rules look at. Those of approvals are known without.
 func looked(list []cedar.String, rules []*rule) []cedar.String {
 	list = slices.Clone(list)

@@ -117,7 +117,7 @@ var (
 	ttlForm   = lazy(`^[1-9][0-9]{0,5}[smh]$`)
 )
 
-// approval reads "role=sre,count=1,ttl=10m": each key at most once, at least one, no spaces.
+// approval reads "role=sre,level=signed-touch,count=1,ttl=10m": each key at most once, at least one, no spaces.
 func (r *rule) approval(s string) error {
 	r.asks, r.Count, r.TTL = true, 1, defaultTTL
 	seen := map[string]bool{}
@@ -141,6 +141,12 @@ func (r *rule) term(key, value string) error {
 			return fmt.Errorf("role wants lower case letters, digits, '.', '_' or '-'")
 		}
 		r.Role = value
+	case "level":
+		// A level that a later version knows must not be taken for one of now: what is none of these does not load.
+		if l := bailey.Level(value); l == "" || !l.Meets("") {
+			return fmt.Errorf("level wants %s, %s or %s", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch)
+		}
+		r.Level = bailey.Level(value)
 	case "count":
 		n, _ := strconv.Atoi(value)
 		if !countForm().MatchString(value) || n > maxCount {
@@ -154,7 +160,7 @@ func (r *rule) term(key, value string) error {
 		}
 		r.TTL = d
 	default:
-		return fmt.Errorf("%q is none of role=, count= and ttl=", key)
+		return fmt.Errorf("%q is none of role=, level=, count= and ttl=", key)
 	}
 	return nil
 }

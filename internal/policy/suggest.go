@@ -42,6 +42,7 @@ type group struct {
 	permit  []count // of what was allowed and of what was asked for
 	ask     []count // of what was asked for by a rule of one's own
 	role    string
+	level   bailey.Level
 	mixed   bool // several roles were asked
 	count   int
 	asks    exacts
@@ -185,6 +186,7 @@ func builtinAsks(p Past, w *world) bool { return p.Request.Changed || w.opaque()
 func (g *group) who(asks []bailey.Rule) {
 	for _, r := range asks {
 		g.count = max(g.count, r.Count)
+		g.level = g.level.Stricter(r.Level)
 		g.mixed = g.mixed || g.role != "" && r.Role != "" && g.role != r.Role
 		if g.role == "" && roleForm().MatchString(r.Role) {
 			g.role = r.Role

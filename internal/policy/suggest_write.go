@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"bailey"
 )
 
 // rule is the id of one of a group's rules.
@@ -65,6 +67,13 @@ func (g *group) writeAsks(b *bytes.Buffer, permit []string) {
 		}
 	}
 	who := fmt.Sprintf("count=%d,ttl=10m", max(1, min(g.count, maxCount)))
+	switch {
+	case g.level == "":
+	case !g.level.Meets(""): // of another version: it would not load, and the strictest there is asks for no less
+		who = "level=" + string(bailey.SignedTouch) + "," + who
+	default:
+		who = "level=" + string(g.level) + "," + who
+	}
 	if g.role != "" && !g.mixed {
 		who = "role=" + g.role + "," + who
 	}

@@ -128,7 +128,11 @@ func (s *plainScreen) refresh(ctx context.Context, announce bool) {
 }
 
 func (s *plainScreen) short(q Question) string {
-	return seen(fmt.Sprintf("%s by %s %s, %s", q.Call, q.Agent, strings.TrimSpace(q.Given), q.short(s.c.now())))
+	given := strings.TrimSpace(q.Given)
+	if given != "" {
+		given = " " + given
+	}
+	return seen(fmt.Sprintf("%s by %s%s, %s", q.Call, q.Agent, given, q.short(s.c.now())))
 }
 
 func (s *plainScreen) list() {

@@ -12,7 +12,7 @@ import (
 
 // Run shows the whole screen on a terminal until somebody leaves it or ctx ends, which is its error.
 func Run(ctx context.Context, c Config, in, out *os.File) error {
-	p := tea.NewProgram(New(ctx, c), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	p := tea.NewProgram(New(ctx, c), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithFPS(20))
 	_, err := p.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -1,0 +1,90 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/ktest"
+)
+
+// TestAThousandWait: a thousand calls that wait are as many goroutines that nothing wakes but an answer, in less than
+// 100 MB; a thousand that are parked are none, and hold no descriptor. All of them are questions that can be answered.
+func TestAThousandWait(t *testing.T) {
+	ktest.Require(t, "userns", "netns")
+	for name, patience := range map[string]time.Duration{"waiting": time.Hour, "parked": 0} {
+		t.Run(name, func(t *testing.T) {
+			q, err := openInquiry()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer q.close()
+			heap, goroutines := live()
+			_, files := footprint()
+			end, err := q.wait(t.Context(), approve.DefaultOpen, patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer end()
+			now, more := live()
+			if grown := int64(now) - int64(heap); grown > 100e6 {
+				t.Errorf("%d calls hold %d bytes", approve.DefaultOpen, grown)
+			}
+			if n := len(q.queue.Open()); n != approve.DefaultOpen {
+				t.Errorf("%d questions are open", n)
+			}
+			stands := blocked()
+			_, open := footprint()
+			if patience > 0 {
+				if more-goroutines > approve.DefaultOpen+16 || stands != approve.DefaultOpen {
+					t.Errorf("%d goroutines more, of which %d do nothing but wait", more-goroutines, stands)
+				}
+				return
+			}
+			if more-goroutines > 16 || stands != 0 || open-files > 16 {
+				t.Errorf("%d goroutines and %d descriptors more", more-goroutines, open-files)
+			}
+			if r := q.ask(t.Context(), "one too many", 0, func(bailey.Question) {}); r.Executed || bailey.HintOf(r.Err) == "" {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// blocked counts the goroutines that stand in a select of the queue.
+func blocked() (n int) {
+	all := make([]byte, 64<<20)
+	all = all[:runtime.Stack(all, true)]
+	for _, one := range strings.Split(string(all), "\n\n") {
+		head, _, _ := strings.Cut(one, "\n")
+		if strings.Contains(head, "[select") && strings.Contains(one, "approve.(*Queue).wait(") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBenchApprovals: it measures what it says, of calls that ran.
+func TestBenchApprovals(t *testing.T) {
+	ktest.Require(t, "userns", "netns")
+	rows, err := benchAnswers(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Name)
+		if r.N != 3 || r.P50 <= 0 || r.PerFsync <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if fmt.Sprint(names) != "[fsync answer run result]" || rows[2].P50 > rows[3].P50 {
+		t.Errorf("%+v", rows)
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"bailey"
+	"bailey/internal/broker"
+	"bailey/internal/gateway"
+)
+
+// lender borrows from the broker that settings name at the time of the call.
+type lender struct{ at func() broker.Client }
+
+func (l lender) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
+	return l.at().Scope(ctx, wants)
+}
+
+func (l lender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease, error) {
+	return l.at().Lend(ctx, loan)
+}
+
+// broker is the one that settings name; without one nothing is lent.
+func (s *stack) broker() broker.Client {
+	if s.desk == nil {
+		return broker.Client{}
+	}
+	return clientOf(s.desk.settings.Applied().Broker)
+}
+
+func clientOf(b *gateway.Broker) broker.Client {
+	if b == nil {
+		return broker.Client{}
+	}
+	return broker.Client{Socket: b.Socket, UID: b.UID}
+}
+
+// brokerChange is how the place changes where credentials are borrowed, for the difference that init shows.
+func brokerChange(old, now *gateway.Broker) string {
+	words := difference(brokerLine(old), brokerLine(now))
+	if now != nil && now.UID == os.Geteuid() {
+		words += "  ! " + sameUser + "\n"
+	}
+	return words
+}
+
+func brokerLine(b *gateway.Broker) string {
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("credentials come from the broker of uid %d at %s\n", b.UID, b.Socket)
+}
+
+// sameUser is said wherever a broker is shown that runs as the gateway does.
+const sameUser = "the broker runs under the gateway's own uid: this wall is absent, and whatever runs as this user can take what the broker lends"
+
+// brokerStatus is the broker as `bailey status` shows it.
+type brokerStatus struct {
+	Socket  string   `json:"socket"`
+	UID     int      `json:"uid"`
+	Running bool     `json:"running"`
+	SameUID bool     `json:"sameUid"`           // the wall between broker and gateway is absent
+	Changed bool     `json:"changed,omitempty"` // its table's file is not what it uses
+	Leases  []string `json:"leases,omitempty"`  // what it lends, a line each
+	Fault   string   `json:"fault,omitempty"`
+	Cure    string   `json:"cure,omitempty"`
+}
+
+// helloPatience bounds how long a look waits for the broker.
+const helloPatience = 2 * time.Second
+
+// askBroker asks a broker what it is; nil where settings name none.
+func askBroker(ctx context.Context, b *gateway.Broker) *brokerStatus {
+	if b == nil {
+		return nil
+	}
+	s := &brokerStatus{Socket: b.Socket, UID: b.UID, SameUID: b.UID == os.Geteuid()}
+	c := clientOf(b)
+	c.Patience = helloPatience
+	h, err := c.Hello(ctx)
+	if err != nil {
+		s.Fault, s.Cure = err.Error(), cmp.Or(bailey.HintOf(err), "docs/broker.md")
+		return s
+	}
+	s.Running, s.Changed, s.Leases = true, h.Changed, h.Leases
+	return s
+}
+
+func (b *brokerStatus) words() string {
+	text := fmt.Sprintf("uid %d at %s, ", b.UID, b.Socket)
+	if !b.Running {
+		return text + "UNREACHABLE: " + b.Fault + "; " + b.Cure
+	}
+	text += fmt.Sprintf("lends %d credentials", len(b.Leases))
+	if b.Changed {
+		text += "; its broker.yaml is not what it uses: bailey-broker apply"
+	}
+	if b.SameUID {
+		text += "; " + sameUser
+	}
+	return text
+}
+
+// examineBroker is the doctor's finding about the broker that the running gateway uses.
+func examineBroker(s status) []finding {
+	const name, tried = "broker", "asked it what it is"
+	b := s.Broker
+	switch {
+	case !s.Running:
+		return nil
+	case b == nil:
+		return []finding{{name, info, "settings.yaml names none, so nothing can be lent", ""}}
+	case !b.Running:
+		return []finding{{name, missing, tried + ": " + b.Fault, b.Cure}}
+	case b.Changed:
+		return []finding{{name, warning, tried + ": its broker.yaml is not what it uses", "bailey-broker apply, as its own user, shows the difference"}}
+	case b.SameUID:
+		return []finding{{name, warning, tried + ": " + sameUser, "run it as a user of its own: docs/broker.md"}}
+	}
+	return []finding{{name, good, tried + ": " + b.words(), ""}}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/notify"
+)
+
+// notifyKeyName is the file of the home with the key that signs what a webhook is sent.
+const notifyKeyName = "notify.key"
+
+// notices are the ways that settings put on, by the settings of now.
+func (s *stack) notices() notify.Settings {
+	if s.desk == nil {
+		return notify.Settings{}
+	}
+	n := s.desk.settings.Applied().Notify
+	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
+}
+
+// readNotifyKey reads the key anew each time: one that was replaced signs no more. A file that others can read has told
+// them how to pretend to be this gateway.
+func readNotifyKey(home gateway.Home) (notify.Key, error) {
+	name := filepath.Join(string(home), notifyKeyName)
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return notify.Key{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key to sign with for the webhook", Hint: "bailey notify key makes one"}
+	case err == nil && (!info.Mode().IsRegular() || openToOthers(info.Mode())):
+		return notify.Key{}, &bailey.Error{Kind: bailey.Denied, Message: notifyKeyName + " is no file that its owner alone can read", Hint: "bailey notify key --new makes another"}
+	}
+	if err != nil {
+		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	return notify.ParseKey(text)
+}
+
+// notified is the data of notify.key and notify.test in the ledger.
+type notified struct {
+	Fingerprint string           `json:"fingerprint,omitempty"` // of the new key
+	Ways        []notify.Result  `json:"ways,omitempty"`
+	Operator    gateway.Operator `json:"operator,omitempty"`
+	Person      string           `json:"person,omitempty"`
+}
+
+// notifyTest sends a test by every way that is on.
+func (s *stack) notifyTest(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	out := notifyTested{OK: true, Ways: s.sender.Try(ctx)}
+	for _, r := range out.Ways {
+		out.OK = out.OK && r.OK
+	}
+	return out, s.scribe.note(context.WithoutCancel(ctx), notifyTestVerb, notified{Ways: out.Ways, Operator: q.Operator, Person: from.Principal.Person})
+}
+
+// notifyKey makes the key, unless there is one and nobody wants another. The ledger has it by its fingerprint.
+func (s *stack) notifyKey(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	out := notifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
+	fresh, _ := q.Args["new"].(bool)
+	key, err := readNotifyKey(s.home)
+	switch {
+	case fresh || errors.Is(err, bailey.NotFound):
+	case err != nil:
+		return nil, err
+	default:
+		out.Fingerprint = key.Fingerprint()
+		return out, nil
+	}
+	key = notify.NewKey()
+	out.Made, out.Fingerprint = true, key.Fingerprint()
+	root, err := os.OpenRoot(string(s.home))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return out, gateway.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
+		return s.scribe.note(ctx, notifyKeyVerb, notified{Fingerprint: out.Fingerprint, Operator: q.Operator, Person: from.Principal.Person})
+	})
+}
+
+// notifyState is how people are told, for the status.
+func (s *stack) notifyState() *notifyStatus {
+	out := &notifyStatus{Ways: s.sender.States(), Asks: s.rules.Engine().Asks()}
+	if s.notices().Webhook.Reveal() != "" {
+		if _, err := readNotifyKey(s.home); err != nil {
+			out.Fault = withHint(err)
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/canon"
+	"bailey/internal/ledger"
+)
+
+// TestShownIsBound: what stands beside the text of a question is not what a screen shows of it.
+func TestShownIsBound(t *testing.T) {
+	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}},
+		Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
+	asked.Text = canon.Text(asked, nil)
+	lie := openQuestion{Question: asked, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless", Count: 1}},
+		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch}}}
+	lie.Call, lie.Expires = "git.status", time.Unix(9999, 0)
+	got, err := lie.bound()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Call != "git.push" || got.Agent != "claude" || got.Argv[1].Text != "main" || got.Rules[0].Reason != "released" || got.Rules[0].Count != 2 || !got.Expires.Equal(asked.Expires) {
+		t.Errorf("%+v", got)
+	}
+	if got.Rules[0].Source != "push.cedar:3" || got.Answers[0].Name != "bob" || got.Text != asked.Text {
+		t.Errorf("%+v", got)
+	}
+	for name, text := range map[string]string{"another's": strings.Replace(asked.Text, `"a-1"`, `"a-2"`, 1), "cut": asked.Text[:len(asked.Text)-2], "none": ""} {
+		lie.Text = text
+		if q, err := lie.bound(); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || q.Call != "" {
+			t.Errorf("%s: %+v, %v", name, q, err)
+		}
+	}
+}
+
+// TestSearchWords: words of a search are the flags of receipts list, and what is none is refused.
+func TestSearchWords(t *testing.T) {
+	now := time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
+	id := bailey.NewReceiptID()
+	for words, want := range map[string]ledger.Filter{
+		"":                             {},
+		"git.push denied":              {Capability: "git.push", Status: bailey.Refused},
+		"agent=local session=s-1":      {Agent: "local", Session: "s-1"},
+		"capability=git.log status=ok": {Capability: "git.log", Status: bailey.OK},
+		" " + string(id) + " ":         {ID: id},
+	} {
+		got, err := filterWords(words, now)
+		if err != nil || got != want {
+			t.Errorf("%q is %+v, %v", words, got, err)
+		}
+	}
+	if got, err := filterWords("since=1h", now); err != nil || !got.Since.Equal(now.Add(-time.Hour)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, words := range []string{"colour=blue", "status=great", "since=yesterday-ish", "=x"} {
+		if got, err := filterWords(words, now); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+			t.Errorf("%q is %+v, %v", words, got, err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// Client borrows from the broker at Socket, which UID serves. The zero Client borrows nothing: it refuses every call that
+// wants a credential.
+type Client struct {
+	Socket string
+	UID    int
+	// Patience bounds how long a broker may take; default: 20 s, since an issuer may be asked.
+	Patience time.Duration
+}
+
+// SameUID marks the id of a lease whose broker runs as the gateway does: everything that the gateway's user runs could
+// have taken the value without asking.
+const SameUID = "+same-uid"
+
+// returnPatience is how long a call waits at its end for the broker to note it.
+const returnPatience = 2 * time.Second
+
+// Scope says what a loan would come to.
+func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
+	if len(wants) == 0 {
+		return nil, nil
+	}
+	conn, done, err := c.dial(ctx, wants)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var got scopes
+	if err := exchange(conn, askScope, ask{Version: version, Wants: wire(wants)}, &got); err != nil {
+		return nil, err
+	}
+	if len(got.Scopes) != len(wants) {
+		return nil, malformed(nil)
+	}
+	var list []bailey.LeaseScope
+	for i, s := range got.Scopes {
+		if s.Name != wants[i].Name || s.Env != wants[i].Env || s.TTL < 1 || s.TTL > int64(maxTTL/time.Second) {
+			return nil, malformed(nil)
+		}
+		list = append(list, bailey.LeaseScope{Name: s.Name, Env: s.Env, Adapter: s.Adapter, Scope: s.Scope, TTL: time.Duration(s.TTL) * time.Second, Approval: s.Approval})
+	}
+	return list, nil
+}
+
+// Lend returns a lease that holds every wanted credential, or an error and a lease that holds none. Env, Files and Secrets
+// follow the order of wants. The lease ends with Return, which may be called again and is never nil; Env, Files and
+// Secrets hold nothing from then on.
+func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
+	none := bailey.Lease{Return: func() {}}
+	if err := ctx.Err(); err != nil {
+		return none, unavailable(err, "", "nothing was lent for %s: the call ended", l.Receipt)
+	}
+	if err := checkNames(l.Wants); err != nil {
+		return none, err
+	}
+	if len(l.Wants) == 0 {
+		return none, nil
+	}
+	conn, done, err := c.dial(ctx, l.Wants)
+	if err != nil {
+		return none, err
+	}
+	lease, err := c.borrow(conn, l)
+	if err != nil {
+		done()
+		return none, err
+	}
+	lease.Return = sync.OnceFunc(func() {
+		clear(lease.Env)
+		clear(lease.Files)
+		clear(lease.Secrets)
+		_ = conn.SetDeadline(time.Now().Add(returnPatience))
+		_ = exchange(conn, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{}) // the end of the connection says the same
+		done()
+	})
+	return lease, nil
+}
+
+func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err error) {
+	a := ask{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability), Wants: wire(l.Wants), Text: l.Text, Signatures: l.Signatures}
+	var got lent
+	if err := exchange(conn, askLend, a, &got); err != nil {
+		return lease, err
+	}
+	if len(got.Leases) != len(l.Wants) {
+		return lease, malformed(nil)
+	}
+	for i, w := range l.Wants {
+		kind, value, err := conn.ReadFrameWithin(MaxValue)
+		if err != nil || kind != aValue {
+			return lease, lost(err)
+		}
+		text := string(value)
+		clear(value)
+		lease.IDs = append(lease.IDs, c.mark(got.Leases[i].ID))
+		lease.Secrets = append(lease.Secrets, bailey.NewSecret(text))
+		if w.File {
+			lease.Files = append(lease.Files, bailey.LentFile{Env: w.Env, Value: bailey.NewSecret(text)})
+		} else {
+			lease.Env = append(lease.Env, w.Env+"="+text)
+		}
+	}
+	return lease, conn.SetDeadline(time.Time{})
+}
+
+func (c Client) mark(id string) string {
+	if c.UID == os.Geteuid() {
+		return id + SameUID
+	}
+	return id
+}
+
+func plain(ids []string) (list []string) {
+	for _, id := range ids {
+		if n := len(id) - len(SameUID); n > 0 && id[n:] == SameUID {
+			id = id[:n]
+		}
+		list = append(list, id)
+	}
+	return list
+}
+
+// Hello asks the broker what it is.
+func (c Client) Hello(ctx context.Context) (h Hello, err error) {
+	conn, done, err := c.dial(ctx, nil)
+	if err != nil {
+		return h, err
+	}
+	defer done()
+	err = exchange(conn, askHello, ask{Version: version}, &h)
+	h.UID = conn.UID
+	return h, err
+}
+
+// Apply has the broker use the table of this digest. It does so for its own user alone.
+func (c Client) Apply(ctx context.Context, digest string) error {
+	conn, done, err := c.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return exchange(conn, askApply, ask{Version: version, Digest: digest}, &struct{}{})
+}
+
+// dial connects, and ends the connection with ctx until done.
+func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn, done func(), err error) {
+	if c.Socket == "" {
+		what := "nothing can be lent"
+		if len(wants) > 0 {
+			what = fmt.Sprintf("credential %q cannot be lent", wants[0].Name)
+		}
+		return nil, nil, unavailable(nil, "start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
+	}
+	conn, err = peer.DialUID(c.Socket, c.UID)
+	if err != nil {
+		if bailey.KindOf(err) == bailey.Denied {
+			return nil, nil, err // somebody else listens in its place
+		}
+		return nil, nil, unavailable(err, "start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
+	}
+	patience := c.Patience
+	if patience == 0 {
+		patience = 20 * time.Second
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a call that ended holds no loan
+	return conn, func() { stop(); conn.Close() }, nil
+}
+
+func wire(wants []bailey.Want) (list []want) {
+	for _, w := range wants {
+		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File})
+	}
+	return list
+}
+
+// exchange sends one message and reads what comes back.
+func exchange(conn *peer.Conn, kind byte, a ask, into any) error {
+	if err := conn.WriteJSON(kind, a); err != nil {
+		return lost(err)
+	}
+	got, payload, err := conn.ReadFrameWithin(maxAsk)
+	if err != nil {
+		return lost(err)
+	}
+	switch got {
+	case answerOK:
+		return decode(payload, into)
+	case answerErr:
+		var r refusal
+		if err := decode(payload, &r); err != nil {
+			return err
+		}
+		return &bailey.Error{Kind: bailey.Kind(r.Kind), Message: r.Message, Hint: r.Hint}
+	}
+	return malformed(nil)
+}
+
+func lost(err error) error {
+	return unavailable(err, "look at the broker's log; a uid that it does not admit gets no word from it", "the broker ended the connection")
+}

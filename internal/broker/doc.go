@@ -1,0 +1,35 @@
+// Package broker lends credentials to one call at a time: a [Client] asks, a [Server] lends. The two are processes of
+// their own, best of different users, and the server trusts no client: what it lends it lends by its own [Table].
+//
+// # The protocol
+//
+// Over a socket of package peer, whose far end's uid the kernel tells both sides, go frames. A client sends one whose
+// payload is an object in JSON, and reads what comes back before it sends the next:
+//
+//	h  {"version":1}                                          who are you, and what do you lend
+//	s  {"version":1,"wants":[{"name","env","file"}]}          what would a loan come to
+//	l  {"version":1,"receipt","capability","wants","text","signatures"}   lend
+//	r  {"version":1,"ids":[…]}                                the loan is over
+//	a  {"version":1,"digest":"…"}                             use the table of this digest (the server's own uid alone)
+//
+// An answer is one frame o with an object, or x with kind, message and hint. Behind the o of a loan comes a frame v for
+// each want, in their order, that holds the value and nothing else: no value is ever in JSON. Keys that are unknown, given
+// twice or in other letters are refused on both sides, and so is a frame over [maxAsk] bytes. A loan ends with r, with its
+// connection, or at its time.
+//
+// # What is lent for what
+//
+// A lease whose table entry says "approval: none" is lent to any admitted uid. Any other is lent for an answer: the text
+// of the question (package canon), and signatures over it. The text has to be of the capability that is called and to
+// name exactly these leases, each with the adapter, the scope and the time of the table; it must not have expired; the
+// approvers of the table whose signatures hold must reach the level, the roles and the count of each entry. Of a text
+// with the same digest, or the same nonce, nothing is lent a second time: a line in the journal says so before a value
+// leaves.
+//
+// # The directory
+//
+// A directory of mode 0700 that belongs to the server's user holds broker.yaml (the table, 0600), journal (0600) and
+// lock. The journal is JSON, a line for each event: start, apply, lend, end. The line of a loan is on the disk (fsync)
+// before the values leave, so that whatever ends the process, an answer is used once. A last line that is not whole is of
+// a loan whose values never left, and is cut off; anything else that does not read is refused.
+package broker

@@ -1,0 +1,220 @@
+//go:build linux || darwin
+
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// mintery is an issuer in memory that names what it makes, and hears of every end.
+type mintery struct {
+	mu      sync.Mutex
+	made    int
+	revoked []string
+	fail    error
+	crash   bool
+	until   time.Time
+	ended   chan string
+}
+
+func newMintery() *mintery { return &mintery{ended: make(chan string, 64)} }
+
+func (m *mintery) make(decode func(any) error, _ string) (Adapter, string, error) {
+	var word string
+	return m, "mintery", decode(&word)
+}
+
+func (m *mintery) Mint(context.Context, time.Duration) (Minted, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.crash {
+		secret := []byte(value)
+		var none *mintery
+		secret[0] = byte(none.made) // a fault with the value on the stack
+	}
+	if m.fail != nil {
+		return Minted{}, m.fail
+	}
+	m.made++
+	return Minted{Value: []byte(value), ID: "mint-" + string(rune('a'+m.made-1)), Until: m.until}, nil
+}
+
+func (m *mintery) Revoke(_ context.Context, id string) error {
+	m.mu.Lock()
+	m.revoked = append(m.revoked, id)
+	m.mu.Unlock()
+	m.ended <- id
+	return nil
+}
+
+func (m *mintery) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case id := <-m.ended:
+		return id
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was revoked")
+		return ""
+	}
+}
+
+// withMintery is a house whose lease free comes from it, for so long.
+func withMintery(t *testing.T, m *mintery, ttl string) *house {
+	h := &house{t: t, dir: t.TempDir()}
+	h.config = Config{Dir: h.dir, Program: "test", Adapters: map[string]Make{"mintery": m.make, "literal": makeLiteral}}
+	text := strings.Replace(table(), `free: {literal: "`+value+`", scope: anything, ttl: 1m`, `free: {mintery: x, scope: anything, ttl: `+ttl, 1)
+	return h.begin(t, text)
+}
+
+// TestEndOfALoan: it ends with Return, with its connection, with its time and with the broker; its issuer is told each
+// time, and the journal says why.
+func TestEndOfALoan(t *testing.T) {
+	m := newMintery()
+	m.until = time.Now().Add(time.Hour)
+	h := withMintery(t, m, "1h")
+	h.lend(loanOf("", nil, "free")).Return()
+	if id := m.next(t); id != "mint-a" {
+		t.Errorf("%s was revoked", id)
+	}
+	ctx, cancel := context.WithCancel(t.Context()) // the gateway's call ends, as its process would
+	if _, err := h.client.Lend(ctx, loanOf("", nil, "free")); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if id := m.next(t); id != "mint-b" {
+		t.Errorf("%s was revoked", id)
+	}
+	h.lend(loanOf("", nil, "free"))
+	h.end()
+	if id := m.next(t); id != "mint-c" {
+		t.Errorf("%s was revoked", id)
+	}
+	j := h.journal()
+	for _, why := range []string{`"why":"returned"`, `"why":"its connection ended"`, `"why":"the broker ended"`, `"mint":"mint-b"`, `"lives":`} {
+		if !strings.Contains(j, why) {
+			t.Errorf("the journal lacks %s:\n%s", why, j)
+		}
+	}
+	short := withMintery(t, m, "1s")
+	lease := short.lend(loanOf("", nil, "free"))
+	m.next(t)
+	lease.Return() // which comes too late, and does no harm
+	short.end()
+	if j := short.journal(); !strings.Contains(j, "its time was up") {
+		t.Errorf("%s", j)
+	}
+}
+
+// TestLeaseAfterItsEnd: what was returned cannot be returned again or had again, and no connection ends another's loan.
+func TestLeaseAfterItsEnd(t *testing.T) {
+	h := newHouse(t, table())
+	text := textOf(h.question("one"))
+	l := loanOf(text, []string{ada.sign(text)}, "one")
+	first, done, err := h.client.dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	lease, err := h.client.borrow(first, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, done2, err := h.client.dial(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done2()
+	back := func(c *peer.Conn) error {
+		return exchange(c, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{})
+	}
+	if err := back(second); !errors.Is(err, bailey.NotFound) {
+		t.Errorf("another connection's: %v", err)
+	}
+	if _, err := h.client.borrow(first, loanOf("", nil, "free")); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("a second loan of one connection: %v", err)
+	}
+	if err := back(first); err != nil {
+		t.Error(err)
+	}
+	if err := back(first); !errors.Is(err, bailey.NotFound) {
+		t.Errorf("returned twice: %v", err)
+	}
+	if _, err := h.client.borrow(first, l); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "was used") {
+		t.Errorf("had again: %v", err)
+	}
+}
+
+// TestLeftOver: what a broker that was killed had lent is ended at the next start.
+func TestLeftOver(t *testing.T) {
+	m := newMintery()
+	h := withMintery(t, m, "1h")
+	h.end()
+	h.config.Step = nil
+	s, err := New(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := event{Event: "lend", Leases: []entry{{ID: "l-x", Name: "free", Mint: "mint-x"}, {ID: "l-y", Name: "gone", Mint: "mint-y"}}}
+	if err := s.journal.write(e, true); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	h.start(false)
+	if id := m.next(t); id != "mint-x" {
+		t.Errorf("%s was revoked", id)
+	}
+	if hello, err := h.client.Hello(t.Context()); err != nil || hello.Open != 0 {
+		t.Errorf("%+v %v", hello, err)
+	}
+}
+
+// TestJournalFails: where the line of a loan cannot be written nothing leaves, what was minted is ended, and nothing is
+// lent any more.
+func TestJournalFails(t *testing.T) {
+	m := newMintery()
+	h := withMintery(t, m, "1h")
+	h.s.journal.f.Close()
+	for range 2 {
+		h.refused("no journal", loanOf("", nil, "free"), bailey.Unavailable, "journal")
+		m.next(t)
+	}
+}
+
+// TestPanicShowsNothing: a source that breaks with the value on its stack leaves it in no answer, log or trace, and the
+// broker goes on.
+func TestPanicShowsNothing(t *testing.T) {
+	var log bytes.Buffer
+	m := newMintery()
+	m.crash = true
+	h := withMintery(t, m, "1m")
+	h.end()
+	h.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h.start(false)
+	h.refused("a broken source", loanOf("", nil, "free"), bailey.Internal, "broke")
+	lease := h.lend(loanOf("", nil, "other"))
+	lease.Return()
+	h.end()
+	if !strings.Contains(log.String(), "the broker broke") || !strings.Contains(log.String(), "Mint") {
+		t.Errorf("the log does not say where: %s", log.String())
+	}
+	shown(t, "the log", log.String())
+	shown(t, "the journal", h.journal())
+}
+
+// TestErrorsOfSources: what a source says of its failure reaches the caller, as its words are; they hold no value.
+func TestErrorsOfSources(t *testing.T) {
+	m := newMintery()
+	m.fail = unavailable(nil, "cure", "the issuer is away")
+	h := withMintery(t, m, "1m")
+	h.refused("a source that fails", loanOf("", nil, "free"), bailey.Unavailable, "the issuer is away")
+}

@@ -1,0 +1,227 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bailey"
+)
+
+// event is a line of the journal. It holds no value.
+type event struct {
+	At    time.Time `json:"at"`
+	Event string    `json:"event"` // start, apply, lend, end
+
+	Program string   `json:"program,omitempty"` // start
+	Digest  string   `json:"digest,omitempty"`  // apply: of the table
+	Table   []string `json:"table,omitempty"`   // apply: what it says
+
+	Leases     []entry  `json:"leases,omitempty"` // lend
+	Receipt    string   `json:"receipt,omitempty"`
+	Capability string   `json:"capability,omitempty"`
+	UID        *int     `json:"uid,omitempty"`
+	PID        int      `json:"pid,omitempty"`
+	Exe        string   `json:"exe,omitempty"`
+	Text       string   `json:"text,omitempty"`  // digest of the answered text
+	Nonce      string   `json:"nonce,omitempty"` // of it
+	By         []string `json:"by,omitempty"`    // whose signatures counted: name, level and key
+
+	Lease string    `json:"lease,omitempty"` // end
+	Why   string    `json:"why,omitempty"`
+	Lives time.Time `json:"lives,omitzero"` // the value is good until then, and could not be revoked
+}
+
+// entry is a lease in a line of the journal.
+type entry struct {
+	ID    string    `json:"id"`
+	Name  string    `json:"name"`
+	Mint  string    `json:"mint,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// maxLine bounds a line of the journal in bytes; a table has many lines.
+const maxLine = 1 << 20
+
+// journal is the broker's memory on the disk. What was used, and which loans never ended, it knows from the start.
+type journal struct {
+	mu     sync.Mutex
+	f      *os.File
+	broken error           // a write failed: what is on the disk is not known, and nothing is lent any more
+	used   map[string]bool // digests of texts, and nonces
+	open   map[string]entry
+	table  event // the last apply
+	step   func(string)
+}
+
+// readJournal opens the journal, cuts off what a crash left of a line, and learns from the rest.
+func readJournal(name string, step func(string)) (*journal, error) {
+	f, err := openJournal(name)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{f: f, used: map[string]bool{}, open: map[string]entry{}, step: step}
+	if err := j.read(name); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// read learns the journal, and cuts off a line that is not whole.
+func (j *journal) read(name string) error {
+	end, err := j.lines(name)
+	if err != nil {
+		return err
+	}
+	info, err := j.f.Stat()
+	if err == nil && info.Size() > end {
+		err = errors.Join(j.f.Truncate(end), j.f.Sync())
+	}
+	if err != nil {
+		return damaged(name, "ends in half a line, which cannot be cut off", err)
+	}
+	return nil
+}
+
+// lines learns every whole line, and returns where the last ends.
+func (j *journal) lines(name string) (int64, error) {
+	whole, err := io.ReadAll(j.f)
+	if err != nil {
+		return 0, damaged(name, "cannot be read", err)
+	}
+	end := bytes.LastIndexByte(whole, '\n') + 1
+	for n, rest := 1, whole[:end]; len(rest) > 0; n++ {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte("\n"))
+		var e event
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&e); err != nil || d.More() || !known(e.Event) {
+			return 0, damaged(name, fmt.Sprintf("has a line %d that this version did not write", n), err)
+		}
+		j.learn(e)
+	}
+	return int64(end), nil
+}
+
+func known(name string) bool {
+	return name == "start" || name == "apply" || name == "lend" || name == "end"
+}
+
+func (j *journal) learn(e event) {
+	switch e.Event {
+	case "apply":
+		j.table = e
+	case "lend":
+		if e.Text != "" {
+			j.used[e.Text], j.used[e.Nonce] = true, true
+		}
+		for _, l := range e.Leases {
+			j.open[l.ID] = l
+		}
+	case "end":
+		delete(j.open, e.Lease)
+	}
+}
+
+// write appends a line; durable wants it on the disk before it returns. It is learnt as soon as it may be there: one
+// that failed half-way counts as written.
+func (j *journal) write(e event, durable bool) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken == nil && len(line) >= maxLine {
+		return damaged(journalName, "takes no line so long", nil)
+	}
+	if j.broken != nil {
+		return damaged(journalName, "could not be written before", j.broken)
+	}
+	j.learn(e)
+	step := j.step
+	if e.Event != "lend" { // whose steps a test counts
+		step = func(string) {}
+	}
+	step("write")
+	if _, err = j.f.Write(append(line, '\n')); err == nil && durable {
+		step("sync")
+		err = j.f.Sync()
+	}
+	if err != nil {
+		j.broken = err
+		return damaged(journalName, "could not be written", err)
+	}
+	return nil
+}
+
+// take notes that an answer is being used, before anything is minted for it; the line of the loan makes that durable.
+// release takes it back where nothing came of the loan, and nothing was written.
+func (j *journal) take(text, nonce string) (release func(), err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.used[text] || j.used[nonce] {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "this answer was used: something was lent for it before", Hint: "call again, so that a person is asked anew"}
+	}
+	j.used[text], j.used[nonce] = true, true
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.used, text)
+		delete(j.used, nonce)
+	}, nil
+}
+
+func (j *journal) applied() event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.table
+}
+
+// left are loans that never ended, since the process did.
+func (j *journal) left() (list []entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.open {
+		list = append(list, e)
+	}
+	return list
+}
+
+func (j *journal) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.open)
+}
+
+func damaged(name, what string, err error) error {
+	if what == "" {
+		what = "cannot be looked at"
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the broker's journal " + name + " " + what, Err: err,
+		Hint: "look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used, so move one away only after every open question has expired"}
+}
+
+// LastApplied reads from the journal of a directory that another broker serves what was applied there last. A line that is
+// being written is not read.
+func LastApplied(dir string) (digest string, lines []string, err error) {
+	name := filepath.Join(dir, journalName)
+	f, err := openJournal(name)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	j := &journal{f: f, used: map[string]bool{}, open: map[string]entry{}}
+	if _, err := j.lines(name); err != nil {
+		return "", nil, err
+	}
+	return j.table.Digest, j.table.Table, nil
+}

@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// kubectl mints a token of a Kubernetes service account by the TokenRequest API (authentication.k8s.io/v1). Such a token
+// cannot be revoked by itself: it lives until its time, which the issuer has at ten minutes at least.
+type kubectl struct {
+	static
+	url        string
+	audiences  []string
+	ca, secret string // files
+}
+
+const (
+	minToken     = 600 * time.Second // TokenRequestSpec: expirationSeconds has to be 10 minutes at least
+	maxReply     = 256 << 10
+	tokenTimeout = 10 * time.Second
+)
+
+func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
+	var said struct {
+		Server     string   `yaml:"server"`
+		CA         string   `yaml:"ca"`
+		Credential string   `yaml:"credential"`
+		Namespace  string   `yaml:"namespace"`
+		Account    string   `yaml:"account"`
+		Audiences  []string `yaml:"audiences"`
+	}
+	if err := decode(&said); err != nil {
+		return nil, "", err
+	}
+	server, err := url.Parse(said.Server)
+	switch {
+	case err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil || server.RawQuery != "" || server.Fragment != "":
+		return nil, "", errors.New("server is an address that begins with https://")
+	case said.CA == "" || said.Credential == "":
+		return nil, "", errors.New("it wants ca, the file of the server's authority, and credential, the file of the broker's own token")
+	case !isLabel(said.Namespace) || !isLabel(said.Account):
+		return nil, "", errors.New("it wants namespace and account, as Kubernetes names them")
+	}
+	at := server.JoinPath("api/v1/namespaces", said.Namespace, "serviceaccounts", said.Account, "token")
+	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: within(dir, said.CA), secret: within(dir, said.Credential)}
+	return k, fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.Host), nil
+}
+
+// isLabel holds for names of Kubernetes (RFC 1123), which make up a path here.
+func isLabel(s string) bool {
+	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" && strings.Trim(s, ".") != ""
+}
+
+// tokenRequest is authentication.k8s.io/v1 TokenRequest, as much of it as is said and read here.
+type tokenRequest struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		Audiences         []string `json:"audiences,omitempty"`
+		ExpirationSeconds int64    `json:"expirationSeconds"`
+	} `json:"spec"`
+	Status struct {
+		Token               string    `json:"token"`
+		ExpirationTimestamp time.Time `json:"expirationTimestamp"`
+	} `json:"status,omitzero"`
+}
+
+func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	client, err := k.client()
+	if err != nil {
+		return Minted{}, err
+	}
+	defer client.CloseIdleConnections()
+	own, err := readPrivate(k.secret, MaxValue)
+	if err != nil {
+		return Minted{}, err
+	}
+	defer clear(own)
+	ask := tokenRequest{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"}
+	ask.Spec.Audiences, ask.Spec.ExpirationSeconds = k.audiences, int64(max(ttl, minToken)/time.Second)
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return Minted{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.url, bytes.NewReader(body))
+	if err != nil {
+		return Minted{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(own)))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		return Minted{}, unavailable(err, "look at server and ca in "+TableName, "the API server was not reached")
+	}
+	defer res.Body.Close()
+	return k.read(res)
+}
+
+// client trusts the authority of the table alone, follows no redirection and asks no proxy.
+func (k *kubectl) client() (*http.Client, error) {
+	pem, err := readTrusted(k.ca, maxTable)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, unavailable(nil, "give the API server's certificate authority in PEM", "%s holds no certificate", k.ca)
+	}
+	return &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// read takes the token out of an answer. What the server says besides is not passed on: it is not ours, and may be long.
+func (k *kubectl) read(res *http.Response) (Minted, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
+	defer clear(body)
+	if err != nil || len(body) > maxReply {
+		return Minted{}, unavailable(err, "look at the API server", "the API server's answer is cut short, or over %d bytes", maxReply)
+	}
+	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK {
+		kind, hint := bailey.Unavailable, "look at the API server"
+		if res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized {
+			kind, hint = bailey.Denied, "the broker's own credential needs the verb create on serviceaccounts/token of this account"
+		}
+		return Minted{}, &bailey.Error{Kind: kind, Message: fmt.Sprintf("the API server gave no token: status %d", res.StatusCode), Hint: hint}
+	}
+	var got tokenRequest
+	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" || got.Status.ExpirationTimestamp.IsZero() {
+		return Minted{}, unavailable(nil, "look whether server is the API server", "what answered in the API server's place is none")
+	}
+	return Minted{Value: []byte(got.Status.Token), ID: jti(got.Status.Token), Until: got.Status.ExpirationTimestamp.UTC()}, nil
+}
+
+// jti is the name that a JSON web token has of itself (RFC 7519, section 4.1.7), for the record: nothing is verified.
+func jti(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	b, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if json.Unmarshal(b, &claims) != nil || len(claims.ID) > 128 || !printable(claims.ID) {
+		return ""
+	}
+	return claims.ID
+}

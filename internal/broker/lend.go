@@ -1,0 +1,193 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+)
+
+// loan is what one call was lent.
+type loan struct {
+	until time.Time // it ends then by itself: the shortest time of its leases
+	parts []part
+}
+
+// part is one lease of a loan.
+type part struct {
+	entry
+	from Adapter
+}
+
+// revokeTimeout bounds how long an issuer may take to end what it minted.
+const revokeTimeout = 5 * time.Second
+
+// lend is the one way to a value: what is asked is held against the table and the answer, the answer is taken, the values
+// are minted, and a line of the journal that says all of it is on the disk before they leave.
+func (l *link) lend(a ask) (any, [][]byte, error) {
+	t := l.s.table.Load()
+	if err := t.mayBorrow(l.UID); err != nil {
+		return nil, nil, err
+	}
+	if l.out != nil {
+		return nil, nil, &bailey.Error{Kind: bailey.Conflict, Message: "this connection holds a loan already", Hint: "a connection is for the loan of one call"}
+	}
+	entries, err := t.entries(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := l.s.Now()
+	e := event{At: now.UTC(), Event: "lend", Receipt: a.Receipt, Capability: a.Capability, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
+	release := func() {}
+	if slices.ContainsFunc(entries, func(e Entry) bool { return e.Approval != nil }) {
+		q, by, err := t.answered(a, entries, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		e.Text, e.Nonce = canon.Digest(a.Text), q.Nonce
+		for _, s := range by {
+			e.By = append(e.By, s.String())
+		}
+		if release, err = l.s.journal.take(e.Text, e.Nonce); err != nil {
+			return nil, nil, err
+		}
+	}
+	l.s.Step("mint")
+	made, values, err := mint(l.ctx, a, entries, now)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	for _, p := range made.parts {
+		e.Leases = append(e.Leases, p.entry)
+	}
+	l.out = made // from here on it is ended on every way out
+	if err := l.s.journal.write(e, true); err != nil {
+		wipe(values)
+		return nil, nil, err
+	}
+	return made.words(), values, nil
+}
+
+// entries are the table's, in the order of the wants.
+func (t *Table) entries(a ask) (list []Entry, err error) {
+	if len(a.Wants) == 0 {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a loan of nothing", Hint: "name a credential"}
+	}
+	for _, w := range a.Wants {
+		e, err := t.entry(w)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// mint makes every value, or none.
+func mint(ctx context.Context, a ask, entries []Entry, now time.Time) (made *loan, values [][]byte, err error) {
+	made = &loan{}
+	defer func() {
+		if err != nil {
+			wipe(values)
+			for _, p := range made.parts {
+				revoke(p)
+			}
+			values = nil
+		}
+	}()
+	ttl := maxTTL
+	for i, e := range entries {
+		m, err := e.mint.Mint(ctx, e.TTL)
+		if err != nil {
+			return made, values, unavailable(err, bailey.HintOf(err), "credential %q has no value", a.Wants[i].Name)
+		}
+		values = append(values, m.Value)
+		made.parts = append(made.parts, part{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until}, e.mint})
+		if fault := unfit(m.Value); fault != "" {
+			return made, values, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("credential %q %s", a.Wants[i].Name, fault), Hint: "correct the value where it comes from"}
+		}
+		ttl = min(ttl, e.TTL)
+	}
+	made.until = now.Add(ttl)
+	return made, values, nil
+}
+
+func (m *loan) words() lent {
+	out := lent{Leases: []lease{}}
+	for _, p := range m.parts {
+		out.Leases = append(out.Leases, lease{ID: p.ID, Mint: p.Mint, Until: p.Until})
+	}
+	return out
+}
+
+// back ends the loan that the connection holds. One that has ended is none, and neither is another connection's.
+func (l *link) back(a ask) error {
+	var held []string
+	if l.out != nil {
+		for _, p := range l.out.parts {
+			held = append(held, p.ID)
+		}
+	}
+	if held == nil || !slices.Equal(held, a.IDs) {
+		return &bailey.Error{Kind: bailey.NotFound, Message: "this connection holds no such loan: it has ended, or is another's", Hint: "a loan is used once"}
+	}
+	l.end("returned")
+	return nil
+}
+
+// end revokes what can be revoked and notes the rest.
+func (l *link) end(why string) {
+	if l.out == nil {
+		return
+	}
+	parts := l.out.parts
+	l.out = nil
+	for _, p := range parts {
+		l.s.ended(p, why)
+	}
+}
+
+func (s *Server) ended(p part, why string) {
+	e := event{At: s.Now().UTC(), Event: "end", Lease: p.ID, Why: why}
+	if err := revoke(p); err != nil {
+		s.Log.Warn("a lease was not revoked", "lease", p.ID, "err", err)
+		e.Why += "; not revoked"
+	}
+	if p.Until.After(s.Now()) {
+		e.Lives = p.Until
+	}
+	if err := s.journal.write(e, false); err != nil {
+		s.Log.Error("the end of a lease was not noted", "lease", p.ID, "err", err)
+	}
+}
+
+func revoke(p part) error {
+	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
+	defer cancel()
+	return p.from.Revoke(ctx, p.Mint)
+}
+
+// endLeft ends the loans of a broker that was ended before they were.
+func (s *Server) endLeft(context.Context) {
+	t := s.table.Load()
+	for _, e := range s.journal.left() {
+		from := Adapter(gone{})
+		if now, ok := t.Leases[e.Name]; ok {
+			from = now.mint
+		}
+		s.ended(part{e, from}, "the broker ended before")
+	}
+}
+
+// gone is the adapter of a lease that the table names no more.
+type gone struct{ static }
+
+func (gone) Mint(context.Context, time.Duration) (Minted, error) {
+	return Minted{}, unavailable(nil, "", "it is not in the table any more")
+}

@@ -1,0 +1,121 @@
+//go:build linux || darwin
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"bailey"
+)
+
+// readPrivate reads a file that is ours alone. It follows no link at the end of the name and waits for no pipe.
+func readPrivate(name string, most int64) ([]byte, error) {
+	return readChecked(name, most, func(st *syscall.Stat_t) string {
+		switch {
+		case int(st.Uid) != os.Geteuid():
+			return "belongs to somebody else"
+		case st.Mode&0o077 != 0:
+			return fmt.Sprintf("has mode %04o: others can read it", st.Mode&0o7777)
+		}
+		return ""
+	})
+}
+
+// readTrusted reads a file that nobody but us and root can change; it need not be secret.
+func readTrusted(name string, most int64) ([]byte, error) {
+	return readChecked(name, most, func(st *syscall.Stat_t) string {
+		switch {
+		case int(st.Uid) != os.Geteuid() && st.Uid != 0:
+			return "belongs to somebody else"
+		case st.Mode&0o022 != 0:
+			return fmt.Sprintf("has mode %04o: others can change it", st.Mode&0o7777)
+		}
+		return ""
+	})
+}
+
+// readChecked looks at the descriptor that it reads.
+func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		if errors.Is(err, syscall.ELOOP) {
+			err = errors.New("it is a link")
+		}
+		return nil, unavailable(err, "put it there, mode 0600, with the broker's user as its owner", "%s cannot be read", name)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	fault := ""
+	switch {
+	case !ok || !info.Mode().IsRegular():
+		fault = "is no regular file"
+	case info.Size() > most:
+		fault = fmt.Sprintf("is over the %d bytes allowed", most)
+	default:
+		fault = wrong(st)
+	}
+	if fault != "" {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: name + " " + fault, Hint: "make it a file of the broker's own user: chown, chmod 600"}
+	}
+	b := make([]byte, info.Size())
+	n, err := io.ReadFull(f, b)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		clear(b)
+		return nil, unavailable(err, "look at the disk", "%s cannot be read", name)
+	}
+	return b[:n], nil
+}
+
+// lockDir takes the lock of a directory, for as long as the process lives or until unlock.
+func lockDir(name string) (f *os.File, err error) {
+	f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openJournal opens the journal to append, or makes it, and refuses one that is not ours alone.
+func openJournal(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, damaged(name, "cannot be opened", err)
+	}
+	info, err := f.Stat()
+	fault := ""
+	if err == nil {
+		st, ok := info.Sys().(*syscall.Stat_t)
+		switch {
+		case !ok || !info.Mode().IsRegular():
+			fault = "is no regular file"
+		case int(st.Uid) != os.Geteuid():
+			fault = "belongs to somebody else"
+		case st.Nlink != 1:
+			fault = "has another name as well"
+		case info.Mode().Perm()&0o077 != 0:
+			fault = fmt.Sprintf("has mode %04o: others could reach it", info.Mode().Perm())
+		}
+	}
+	if err != nil || fault != "" {
+		f.Close()
+		return nil, damaged(name, fault, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,193 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// link is a connection and the loan that it holds.
+type link struct {
+	*peer.Conn
+	s   *Server
+	ctx context.Context
+	out *loan // nil: none
+}
+
+// serve answers one client, and ends its loan when it is gone.
+func (s *Server) serve(ctx context.Context, c *peer.Conn) {
+	l := &link{Conn: c, s: s, ctx: ctx}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	defer s.live.Add(-1)
+	why := "its connection ended"
+	defer func() { l.end(why) }()
+	if s.live.Add(1) > int64(s.Most) {
+		l.refuse(unavailable(nil, "wait until calls have ended", "the broker has %d connections already", s.Most))
+		return
+	}
+	for {
+		kind, payload, err := l.next()
+		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				why = "its time was up"
+			}
+			if ctx.Err() != nil {
+				why = "the broker ended"
+			}
+			return
+		}
+		if err := l.answer(kind, payload); err != nil {
+			return
+		}
+	}
+}
+
+// next waits for the client's word: as long as the loan lasts, or a while.
+func (l *link) next() (kind byte, payload []byte, err error) {
+	until := time.Now().Add(l.s.Idle)
+	if l.out != nil {
+		until = l.out.until
+	}
+	if err := l.SetReadDeadline(until); err != nil {
+		return 0, nil, err
+	}
+	kind, payload, err = l.ReadFrameWithin(maxAsk)
+	if errors.Is(err, bailey.Invalid) {
+		l.refuse(&bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is too long", Hint: "use a gateway and a broker of one version", Err: err})
+	}
+	return kind, payload, err
+}
+
+// answer answers one message. An error ends the connection; what a client did wrong does not.
+func (l *link) answer(kind byte, payload []byte) error {
+	if err := l.SetWriteDeadline(time.Now().Add(l.s.Idle)); err != nil {
+		return err
+	}
+	out, values, err := l.do(kind, payload)
+	if err != nil {
+		l.s.Log.Warn("refused", "kind", string(rune(kind)), "uid", l.UID, "pid", l.PID, "err", err)
+		return l.refuse(err)
+	}
+	defer wipe(values)
+	l.s.Step("send")
+	if err := l.WriteJSON(answerOK, out); err != nil {
+		return err
+	}
+	for _, v := range values {
+		if err := l.WriteFrame(aValue, v); err != nil {
+			return err
+		}
+	}
+	l.s.Step("sent")
+	return nil
+}
+
+// do carries one message out. A panic becomes an error that says where and not what: its value, and the arguments in a
+// trace, may be secrets.
+func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.s.Log.Error("the broker broke", "panic", fmt.Sprintf("%T", p), "at", callers())
+			out, values, err = nil, nil, &bailey.Error{Kind: bailey.Internal, Message: "the broker broke, and lent nothing", Hint: "report it with the broker's log"}
+		}
+	}()
+	a, err := readAsk(payload)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch kind {
+	case askHello:
+		return l.s.hello(), nil, nil
+	case askScope:
+		out, err = l.s.scopes(l.UID, a)
+		return out, nil, err
+	case askLend:
+		return l.lend(a)
+	case askReturn:
+		return struct{}{}, nil, l.back(a)
+	case askApply:
+		return struct{}{}, nil, l.apply(a)
+	}
+	return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the broker knows no message of kind %q", kind), Hint: "install both of one version of bailey"}
+}
+
+// callers names the functions of a panic, innermost first.
+func callers() string {
+	pcs := make([]uintptr, 24)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	var list []string
+	for {
+		f, more := frames.Next()
+		list = append(list, fmt.Sprintf("%s:%d", f.Function, f.Line))
+		if !more {
+			return strings.Join(list, " ")
+		}
+	}
+}
+
+func (l *link) refuse(err error) error {
+	return l.WriteJSON(answerErr, refusal{Kind: string(bailey.KindOf(err)), Message: err.Error(), Hint: bailey.HintOf(err)})
+}
+
+func (s *Server) hello() Hello {
+	t := s.table.Load()
+	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.count(), Leases: []string{}}
+	if now, err := s.ReadTable(); err != nil || now.Digest != t.Digest {
+		h.Changed = true
+	}
+	for name, e := range t.Leases {
+		h.Leases = append(h.Leases, name+": "+e.String())
+	}
+	slices.Sort(h.Leases)
+	return h
+}
+
+func (l *link) apply(a ask) error {
+	if l.UID != os.Geteuid() {
+		return denied("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker", l.UID)
+	}
+	return l.s.Apply(a.Digest)
+}
+
+// mayBorrow wants a uid that the table lists. The broker's own may look and apply without.
+func (t *Table) mayBorrow(uid int) error {
+	if slices.Contains(t.Admitted, uid) {
+		return nil
+	}
+	return denied("name it under admitted in "+TableName+", then bailey-broker apply", "uid %d is not admitted", uid)
+}
+
+func (s *Server) scopes(uid int, a ask) (out scopes, err error) {
+	t := s.table.Load()
+	if err := t.mayBorrow(uid); err != nil {
+		return out, err
+	}
+	out.Scopes = []scope{}
+	for _, w := range a.Wants {
+		e, err := t.entry(w)
+		if err != nil {
+			return out, err
+		}
+		out.Scopes = append(out.Scopes, e.scope(w))
+	}
+	return out, nil
+}
+
+func wipe(values [][]byte) {
+	for _, v := range values {
+		clear(v)
+	}
+}
+
+var _ io.Closer = (*Server)(nil)

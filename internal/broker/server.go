@@ -1,0 +1,220 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// Config is what a server is made of. Dir is needed; the rest may be zero.
+type Config struct {
+	Dir      string
+	Socket   string                 // default: in Dir, where the broker's own user alone comes to it
+	Adapters map[string]Make        // default: [Adapters]
+	Program  string                 // its version, for the record
+	Now      func() time.Time       // default: time.Now
+	Step     func(string)           // is told before each step of a loan; for tests
+	Told     func(uid, pid int)     // of a peer that is not admitted; default: the log
+	Log      *slog.Logger           // default: none
+	Ready    func(socket string)    // the socket is there
+	Idle     time.Duration          // how long a connection may say nothing that holds no loan; default: 30 s
+	Most     int                    // connections at once; default: 1024
+	exe      func(pid int) string   // for tests
+	perm     func(dir string) error // for tests
+}
+
+// Server lends. It owns its directory from New until Close.
+type Server struct {
+	Config
+	lock    *os.File
+	journal *journal
+	table   atomic.Pointer[Table] // nil until one that was applied is read
+	applies sync.Mutex            // one at a time
+	live    atomic.Int64          // connections
+}
+
+// New takes the directory: it has to be ours alone, and no other broker's. It reads the journal and starts nothing.
+func New(c Config) (*Server, error) {
+	s := &Server{Config: c}
+	s.defaults()
+	if err := s.perm(c.Dir); err != nil {
+		return nil, notOurs(c.Dir, err)
+	}
+	var err error
+	if s.lock, err = lockDir(filepath.Join(c.Dir, lockName)); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "another broker serves " + c.Dir, Hint: "end that one, or give this one a directory of its own", Err: err}
+	}
+	if s.journal, err = readJournal(filepath.Join(c.Dir, journalName), s.Step); err != nil {
+		s.lock.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) defaults() {
+	if s.Socket == "" {
+		s.Socket = filepath.Join(s.Dir, SocketName)
+	}
+	if s.Adapters == nil {
+		s.Adapters = Adapters()
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Step == nil {
+		s.Step = func(string) {}
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Told == nil {
+		s.Told = func(uid, pid int) {
+			s.Log.Warn("a peer that is not admitted", "uid", uid, "pid", pid, "exe", s.exe(pid))
+		}
+	}
+	if s.Ready == nil {
+		s.Ready = func(string) {}
+	}
+	if s.Idle == 0 {
+		s.Idle = 30 * time.Second
+	}
+	if s.Most == 0 {
+		s.Most = 1024
+	}
+	if s.exe == nil {
+		s.exe = peer.Executable
+	}
+	if s.perm == nil {
+		s.perm = peer.Owned
+	}
+}
+
+func notOurs(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &bailey.Error{Kind: bailey.NotFound, Message: "the broker's directory " + dir + " is not there", Hint: "mkdir -m 700 " + dir + ", as the broker's own user"}
+	}
+	var e *bailey.Error
+	if errors.As(err, &e) && e.Hint == "set BAILEY_HOME to a directory of your own" {
+		return &bailey.Error{Kind: e.Kind, Message: e.Message, Hint: "run this as the user that it belongs to: runuser -u bailey-broker -- …"}
+	}
+	return err
+}
+
+// Close gives the directory back.
+func (s *Server) Close() error { return errors.Join(s.journal.f.Close(), s.lock.Close()) }
+
+// Run serves until ctx ends. The table has to be the one that was applied last.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.load(); err != nil {
+		return err
+	}
+	if err := s.journal.write(event{At: s.Now().UTC(), Event: "start", Program: s.Program, PID: os.Getpid()}, true); err != nil {
+		return err
+	}
+	s.endLeft(ctx)
+	l, err := s.listen()
+	if err != nil {
+		return err
+	}
+	l.Refused = s.Told
+	ctx, cancel := context.WithCancel(ctx)
+	var links sync.WaitGroup
+	defer links.Wait()
+	defer cancel()
+	context.AfterFunc(ctx, func() { l.Close() })
+	s.noteSocket()
+	s.Ready(s.Socket)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("the broker's socket: %w", err)
+		}
+		links.Go(func() { s.serve(ctx, c) })
+	}
+}
+
+// listen makes the socket. In the directory of the broker itself only its own user comes to it; elsewhere everybody may
+// connect, and the kernel says who it is.
+func (s *Server) listen() (*peer.Listener, error) {
+	return peer.ListenFor(s.Socket, func(uid int) bool { return s.table.Load().admits(uid, os.Geteuid()) })
+}
+
+// noteSocket leaves the socket's path in the lock file, where apply finds it.
+func (s *Server) noteSocket() {
+	if err := errors.Join(s.lock.Truncate(0), func() error { _, err := s.lock.WriteAt([]byte(s.Socket), 0); return err }()); err != nil {
+		s.Log.Warn("the lock file", "err", err)
+	}
+}
+
+// RunningSocket is where the broker that holds a directory listens.
+func RunningSocket(dir string) (string, error) {
+	b, err := readPrivate(filepath.Join(dir, lockName), 4096)
+	if err == nil && len(b) == 0 {
+		err = unavailable(nil, "wait a moment, or start it", "no broker listens for %s", dir)
+	}
+	return string(b), err
+}
+
+// load puts the table to use that was applied last, if the file is still that.
+func (s *Server) load() error {
+	last := s.journal.applied()
+	if last.Digest == "" {
+		return unavailable(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir, "no table was applied yet: this broker lends nothing")
+	}
+	t, err := s.ReadTable()
+	if err != nil {
+		return err
+	}
+	if t.Digest != last.Digest {
+		return denied("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it", "%s is not what was applied: it was changed since", TableName)
+	}
+	s.table.Store(t)
+	return nil
+}
+
+// ReadTable reads the file as it is now, whether it was applied or not.
+func (s *Server) ReadTable() (*Table, error) {
+	text, err := readPrivate(filepath.Join(s.Dir, TableName), maxTable)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	return ParseTable(text, s.Dir, s.Adapters)
+}
+
+// Applied is the table that was applied last: its digest and its lines.
+func (s *Server) Applied() (digest string, lines []string) {
+	e := s.journal.applied()
+	return e.Digest, e.Table
+}
+
+// Apply puts the file to use, if it is the one that somebody has seen.
+func (s *Server) Apply(digest string) error {
+	s.applies.Lock()
+	defer s.applies.Unlock()
+	t, err := s.ReadTable()
+	if err != nil {
+		return err
+	}
+	if t.Digest != digest {
+		return &bailey.Error{Kind: bailey.Conflict, Message: TableName + " changed meanwhile", Hint: "look at it again: bailey-broker apply"}
+	}
+	if err := s.journal.write(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(), PID: os.Getpid()}, true); err != nil {
+		return err
+	}
+	s.table.Store(t)
+	return nil
+}

@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/canon"
+	"bailey/internal/sshsig"
+)
+
+// signer is an approver whose signature over a text holds.
+type signer struct {
+	name  string
+	level bailey.Level
+	key   string
+	roles []string
+}
+
+func (s signer) String() string { return s.name + " " + string(s.level) + " " + s.key }
+
+// answered holds a loan against the text that was answered, and returns who answered. entries are the table's, in the
+// order of the wants.
+func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Question, by []signer, err error) {
+	if a.Text == "" {
+		return q, nil, denied("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
+			"%s is lent for a signed answer alone, and there is none", wanting(a, entries))
+	}
+	if q, err = canon.Parse(a.Text); err != nil {
+		return q, nil, denied("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
+			"the text of the answer is none of a question: %v", err)
+	}
+	if err := matches(q, a, entries, now); err != nil {
+		return q, nil, err
+	}
+	by, last := t.signers(a)
+	for i, e := range entries {
+		if err := e.Approval.met(by, last); err != nil {
+			return q, nil, fmt.Errorf("credential %q: %w", a.Wants[i].Name, err)
+		}
+	}
+	return q, by, nil
+}
+
+// matches wants the text to be of this call, and to name exactly what the table would lend.
+func matches(q bailey.Question, a ask, entries []Entry, now time.Time) error {
+	switch {
+	case string(q.Call) != a.Capability:
+		return denied("", "the answer is about %s, and the call is of %s", q.Call, a.Capability)
+	case len(q.Leases) != len(a.Wants):
+		return denied("", "the answer names %d leases, and the call wants %d", len(q.Leases), len(a.Wants))
+	case !now.Before(q.Until):
+		return denied("", "the answer counted until %s", q.Until.UTC().Format(time.RFC3339))
+	case len(q.Nonce) != 32 || strings.Trim(q.Nonce, "0123456789abcdef") != "":
+		return denied("", "the text has no nonce of 32 hexadecimal digits")
+	}
+	for i, l := range q.Leases {
+		w, e := a.Wants[i], entries[i]
+		if l.Name != w.Name || l.Env != w.Env {
+			return denied("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name, w.Env)
+		}
+		if l.Adapter != e.Adapter || l.Scope != e.Scope || l.TTL != e.TTL {
+			return denied("", "the answer is to lend %q by %s, for %q, %v; the broker's table says by %s, for %q, %v", l.Name, l.Adapter, l.Scope, l.TTL, e.Adapter, e.Scope, e.TTL)
+		}
+	}
+	return nil
+}
+
+// signers are the approvers whose signatures hold, each key once; last is why the last of the others does not.
+func (t *Table) signers(a ask) (by []signer, last error) {
+	for _, armored := range a.Signatures {
+		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), canon.Namespace, t.keys)
+		if err != nil {
+			last = err
+			continue
+		}
+		who := signer{name: s.Name, level: bailey.SignedSoftware, key: s.Key}
+		if s.Touch {
+			who.level = bailey.SignedTouch
+		}
+		for i, k := range t.keys { // of the same order and number as the approvers
+			if k.Fingerprint() == s.Key {
+				who.roles = t.Approvers[i].Roles
+			}
+		}
+		by = append(by, who)
+	}
+	return by, last
+}
+
+// met wants so many people, of such a level, who hold the roles.
+func (a *Approval) met(by []signer, last error) error {
+	if a == nil {
+		return nil
+	}
+	var people []string
+	for _, s := range by {
+		if s.level.Meets(a.Level) && holds(s.roles, a.Roles) && !slices.Contains(people, s.name) {
+			people = append(people, s.name)
+		}
+	}
+	if len(people) >= a.Count {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Denied, Err: last, Message: fmt.Sprintf("the broker wants %v, and of the signatures %d count", a, len(people)),
+		Hint: "bailey approve ID --key FILE, by who is an approver in the broker's own table"}
+}
+
+func wanting(a ask, entries []Entry) string {
+	for i, e := range entries {
+		if e.Approval != nil {
+			return fmt.Sprintf("credential %q", a.Wants[i].Name)
+		}
+	}
+	return "a credential"
+}
+
+func denied(hint, format string, args ...any) error {
+	if hint == "" {
+		hint = "call again, so that a person is asked about this call"
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf(format, args...), Hint: hint}
+}

@@ -1,0 +1,42 @@
+//go:build linux || darwin
+
+package gateway
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestWebhookStaysOutOfTheLedger: the whole url is in the file alone, is known again after a start, and is not what an
+// unapplied file says. A url that changes behind its host is a difference.
+func TestWebhookStaysOutOfTheLedger(t *testing.T) {
+	b := newBook(t)
+	const url = "https://hooks.example.com/T0/sesame"
+	if _, err := b.put(t, "notify:\n  desktop: true\n  webhook:\n    url: "+url+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	noted, err := json.Marshal(b.last)
+	if err != nil || strings.Contains(string(noted), "sesame") || !strings.Contains(string(noted), `"notify":{"desktop":true,"webhook":"https://hooks.example.com `) {
+		t.Errorf("%s, %v", noted, err)
+	}
+	b.last = Applied{}
+	if err := json.Unmarshal(noted, &b.last); err != nil {
+		t.Fatal(err)
+	}
+	b.open(t)
+	if n := b.Applied().Notify; n.URL.Reveal() != url || !n.Desktop {
+		t.Errorf("after a start: %+v", n)
+	}
+	if err := os.WriteFile(b.path(), []byte("notify:\n  webhook:\n    url: https://hooks.example.com/T0/another\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := b.State(""); err != nil || !st.Changed || st.Notify.Webhook == b.Applied().Notify.Webhook {
+		t.Errorf("%+v, %v", st.Notify, err)
+	}
+	b.open(t)
+	if n := b.Applied().Notify; n.URL.Reveal() != "" {
+		t.Errorf("nobody applied %+v", n)
+	}
+}

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// Notify is how people are told that a question is open. The zero value is not at all.
+type Notify struct {
+	Desktop bool          `json:"desktop,omitempty"`
+	Webhook string        `json:"webhook,omitempty"` // scheme, host, and the beginning of the digest of URL
+	URL     bailey.Secret `json:"-"`                 // whole: many receivers know a sender by it, so it stays out of the ledger
+}
+
+// maxURL bounds the url of a webhook in bytes.
+const maxURL = 1024
+
+func notifyOf(n ast.Node) (c Notify, err error) {
+	err = each(n, "way to notify", keys{
+		"desktop": func(n ast.Node) error {
+			b, ok := n.(*ast.BoolNode)
+			if !ok {
+				return fault(n, "desktop is true or false")
+			}
+			c.Desktop = b.Value
+			return nil
+		},
+		"webhook": func(n ast.Node) error {
+			err := each(n, "part of a webhook", keys{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
+			if err == nil && c.Webhook == "" {
+				err = fault(n, "a webhook has a url")
+			}
+			return err
+		},
+	})
+	return c, err
+}
+
+// webhookOf reads a url: https, or http of this machine. No error has it in its words.
+func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
+	text, err := wordOf(n, maxURL)
+	if err != nil {
+		return "", whole, err
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || !plain(text):
+		return "", whole, fault(n, "the url of a webhook is no url")
+	case u.User != nil || u.Fragment != "":
+		return "", whole, fault(n, "the url of a webhook has neither a user nor a fragment")
+	case u.Scheme != "https" && !(u.Scheme == "http" && here(u.Hostname())):
+		return "", whole, fault(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+	}
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
+}
+
+// here says whether a host is this machine by its name alone. Where the name leads is seen when it is called.
+func here(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,53 @@
+package notify
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"bailey"
+)
+
+// metadata are services of clouds that hand out credentials to whoever asks from this machine, beyond those that have
+// addresses of the link: Amazon's and Google's by IPv6, Alibaba's, Azure's, Oracle's.
+func metadata() []netip.Addr {
+	return []netip.Addr{
+		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
+		netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+	}
+}
+
+// fit says why nothing is sent to an address. near wants one of this machine.
+func fit(address netip.Addr, near bool) error {
+	a := inner(address.Unmap().WithZone(""))
+	what := ""
+	switch {
+	case !a.IsValid() || a.IsUnspecified():
+		what = "no address of a machine"
+	case near && !a.IsLoopback():
+		what = "not of this machine, and http goes no further"
+	case a.IsLinkLocalUnicast() || slices.Contains(metadata(), a):
+		what = "of the link, or of a cloud's metadata service"
+	case a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		what = "of a group of machines"
+	}
+	if what == "" {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the webhook's address %s is %s", address, what), Hint: "name another url in settings.yaml, then bailey init --apply"}
+}
+
+// inner is the address of version 4 that one of version 6 leads to: by NAT64 (RFC 6052) or 6to4 (RFC 3056), or one that is
+// merely written so (RFC 4291, section 2.5.5.1).
+func inner(a netip.Addr) netip.Addr {
+	b := a.As16()
+	switch {
+	case a.Is4():
+		return a
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a) && !a.IsLoopback() && !a.IsUnspecified():
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case netip.MustParsePrefix("2002::/16").Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return a
+}

@@ -1,0 +1,117 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"bailey"
+)
+
+// programs is where notify-send is looked for. $PATH is that of whoever made the gateway's first call.
+const programs = "/usr/local/bin:/usr/bin:/bin"
+
+// desktop shows messages by notify-send (libnotify).
+type desktop struct {
+	path, bus string
+	patience  time.Duration
+}
+
+func newDesktop(c Config) *desktop {
+	d := &desktop{c.Path, c.Bus, c.Patience}
+	if d.path == "" {
+		d.path = programs
+	}
+	return d
+}
+
+// find returns the program and the address of the bus, or what is missing.
+func (d *desktop) find() (program, bus string, err error) {
+	for _, dir := range filepath.SplitList(d.path) {
+		name := filepath.Join(dir, "notify-send")
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			program = name
+			break
+		}
+	}
+	if program == "" {
+		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "notify-send is not in " + d.path, Hint: "install it (libnotify), or take desktop out of notify in settings.yaml"}
+	}
+	bus, err = d.address()
+	return program, bus, err
+}
+
+// address is that of the session bus. Of the environment, which came with whoever made the gateway's first call, a unix
+// socket alone is taken: an address can name a program that is to be started (D-Bus specification, "unixexec").
+func (d *desktop) address() (string, error) {
+	for _, a := range []string{d.bus, os.Getenv("DBUS_SESSION_BUS_ADDRESS")} {
+		if strings.HasPrefix(a, "unix:") && !strings.Contains(a, ";") {
+			return a, nil
+		}
+	}
+	name := fmt.Sprintf("/run/user/%d/bus", os.Getuid())
+	if info, err := os.Stat(name); err == nil && info.Mode().Type() == fs.ModeSocket {
+		return "unix:path=" + name, nil
+	}
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: "no session bus: $DBUS_SESSION_BUS_ADDRESS is no unix socket, and there is no " + name,
+		Hint: "nobody is logged in at a desktop here; use a webhook"}
+}
+
+// argv is a message for notify-send. It reads C escapes in the body (g_strcompress, in its main), and those who show it a
+// few tags of HTML (Desktop Notifications Specification, "Markup"). Nothing
+// behind -- is an option.
+func argv(program string, m Message) []string {
+	summary, body := m.Text, ""
+	if m.Type == Open {
+		summary = fmt.Sprintf("Bailey: %s by %s", m.Capability, m.Agent)
+		lines := []string{m.Inputs}
+		lines = append(append(lines, m.Reasons...), "until "+m.Expires.Local().Format("15:04")+": bailey approvals show "+string(m.ID))
+		body = escape(strings.Join(lines, "\n"))
+	}
+	return []string{program, "--app-name=Bailey", "--urgency=critical", "--", plain(summary, maxName), body}
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`).Replace(s)
+}
+
+// head keeps the beginning of what is written to it.
+type head []byte
+
+func (h *head) Write(p []byte) (int, error) {
+	*h = append(*h, p[:min(len(p), maxName-len(*h))]...)
+	return len(p), nil
+}
+
+// send shows m. The program has neither the gateway's environment nor longer than a try of a webhook.
+func (d *desktop) send(ctx context.Context, m Message) (string, error) {
+	program, bus, err := d.find()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	var said head
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Args = argv(program, m)
+	cmd.Env = []string{"PATH=" + programs, "LANG=C.UTF-8", "DBUS_SESSION_BUS_ADDRESS=" + bus}
+	cmd.Dir, cmd.Stderr, cmd.WaitDelay = "/", &said, time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Run()
+	switch {
+	case err == nil:
+		return "notify-send took it", nil
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send took longer than %v", d.patience), Hint: "see that something shows notifications at the desktop"}
+	}
+	line, _, _ := strings.Cut(string(said), "\n")
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send failed (%v): %s", err, plain(line, 200)), Hint: "see that something shows notifications at the desktop"}
+}

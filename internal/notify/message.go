@@ -1,0 +1,95 @@
+package notify
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// The types of a message.
+const (
+	Open    = "question.open"
+	Settled = "question.settled"
+	Test    = "test"
+)
+
+// Message is what is sent, as JSON. Whatever comes from a call is redacted already, and in one line.
+type Message struct {
+	Type       string            `json:"type"`
+	Time       time.Time         `json:"timestamp"`
+	Text       string            `json:"text"`
+	ID         bailey.ApprovalID `json:"id,omitempty"`
+	Capability string            `json:"capability,omitempty"`
+	Agent      string            `json:"agent,omitempty"`
+	Inputs     string            `json:"inputs,omitempty"`
+	Reasons    []string          `json:"reasons,omitempty"`
+	Impact     string            `json:"impact,omitempty"`
+	Wants      *Wants            `json:"wants,omitempty"`
+	Expires    time.Time         `json:"expires,omitzero"`
+	Digest     string            `json:"digest,omitempty"`
+	HowTo      string            `json:"howTo,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+
+	key string // webhook-id
+}
+
+// Wants is what an answer has to come to.
+type Wants struct {
+	Count int          `json:"count"`
+	Roles []string     `json:"roles,omitempty"`
+	Level bailey.Level `json:"level,omitempty"`
+}
+
+// Bounds of what a message takes over, in bytes.
+const (
+	maxInputs = 400
+	maxInput  = 120
+	maxReason = 400
+	maxName   = 200
+)
+
+// newMessage says of a question that it is open, or settled and why.
+func newMessage(kind string, q bailey.Question, reason string, now time.Time) Message {
+	m := Message{
+		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(word(string(q.ID))), Capability: plain(string(q.Call), maxName), Agent: plain(q.Principal.Agent, maxName),
+		Digest: word(q.Digest), Reason: plain(reason, maxReason), key: word(string(q.ID)) + "_" + strings.TrimPrefix(word(kind), "question."),
+	}
+	if kind == Settled {
+		sum := sha256.Sum256([]byte(reason)) // what was granted may be denied before it is used: that is another message
+		m.key += fmt.Sprintf("_%x", sum[:4])
+		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", word(string(q.Call)), word(q.Principal.Agent), m.ID)
+		return m
+	}
+	w := bailey.Combine(q.Rules)
+	m.Inputs, m.Impact, m.Expires = inputs(q.Inputs), plain(q.Impact, maxName), q.Expires.UTC()
+	m.Wants = &Wants{w.Count, w.Roles, w.Level}
+	for _, r := range q.Rules {
+		m.Reasons = append(m.Reasons, plain(r.Reason, maxReason))
+	}
+	m.HowTo = fmt.Sprintf("bailey approvals show %s; bailey approve %s", m.ID, m.ID)
+	m.Text = fmt.Sprintf("Bailey: %s by %s waits for an answer until %s UTC: bailey approvals show %s", word(string(q.Call)), word(q.Principal.Agent), m.Expires.Format("15:04"), m.ID)
+	return m
+}
+
+// inputs are names and values in a line.
+func inputs(list []bailey.Input) string {
+	var b strings.Builder
+	for i, in := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if b.WriteString(plain(in.Name, maxInput) + "=" + plain(in.Text, maxInput)); b.Len() > maxInputs {
+			break
+		}
+	}
+	return plain(b.String(), maxInputs)
+}
+
+// trial is a message that nobody has to answer.
+func trial(now time.Time) Message {
+	return Message{Type: Test, Time: now.UTC(), Text: "Bailey: this is a test; questions will come this way", key: "test_" + rand.Text()}
+}

@@ -1,0 +1,257 @@
+package notify
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"bailey"
+)
+
+// MaxWaiting is how many messages may wait for one way.
+const MaxWaiting = 64
+
+// Tries is how often a message is posted, the first time counted.
+const Tries = 3
+
+// Config says by which ways people are told. Without Settings nobody is, and without Key no webhook is called.
+type Config struct {
+	Settings func() Settings     // of now; called for every message
+	Key      func() (Key, error) // that a webhook's receiver knows
+	Log      *slog.Logger        // nil discards
+	Now      func() time.Time    // nil is time.Now
+	Path     string              // where notify-send is looked for; "" is where systems have it
+	Bus      string              // address of the session bus; "" is that of the environment, or where systems have it
+	Roots    *x509.CertPool      // that vouch for a webhook; nil is the system's
+	Pauses   []time.Duration     // between tries; nil is 1 s and 5 s
+	Patience time.Duration       // with one try, from the name's look-up to the code of the answer; zero is 5 s
+}
+
+// Settings are the ways that are on. The zero value is none.
+type Settings struct {
+	Desktop bool
+	Webhook bailey.Secret // a url; "" is none
+}
+
+// Sender has a line of messages for each way. It is safe for concurrent use.
+type Sender struct {
+	c    Config
+	ways []*way
+}
+
+// way is one line. What sends, and whether it is to, is asked for each message.
+type way struct {
+	name  string
+	on    func(Settings) bool
+	where func(Settings) string
+	send  func(ctx context.Context, s Settings, m Message, tries int) (string, error)
+	takes func(Message) bool
+
+	wake chan struct{} // one slot
+	mu   sync.Mutex    // guards what follows
+	list []Message
+	told State
+}
+
+// State is how a way stands.
+type State struct {
+	Way     string    `json:"way"`
+	Where   string    `json:"where,omitempty"`
+	Absent  string    `json:"absent,omitempty"` // why it can reach nobody here
+	Waiting int       `json:"waiting"`
+	Sent    uint64    `json:"sent"`
+	Failed  uint64    `json:"failed"`
+	Dropped uint64    `json:"dropped"`
+	Last    string    `json:"last,omitempty"` // why the newest message failed, if it did
+	At      time.Time `json:"at,omitzero"`    // when
+}
+
+// New returns a Sender. It starts nothing: [Sender.Run] sends.
+func New(c Config) *Sender {
+	if c.Settings == nil {
+		c.Settings = func() Settings { return Settings{} }
+	}
+	if c.Key == nil {
+		c.Key = func() (Key, error) {
+			return Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing is there to sign with"}
+		}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Pauses == nil {
+		c.Pauses = []time.Duration{time.Second, 5 * time.Second}
+	}
+	if c.Patience <= 0 {
+		c.Patience = 5 * time.Second
+	}
+	post, show := newWebhook(c), newDesktop(c)
+	return &Sender{c: c, ways: []*way{
+		{
+			name: "desktop", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Desktop }, where: func(Settings) string { return "" },
+			takes: func(m Message) bool { return m.Type != Settled }, // one that was answered needs nobody
+			send:  func(ctx context.Context, _ Settings, m Message, _ int) (string, error) { return show.send(ctx, m) },
+		},
+		{
+			name: "webhook", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Webhook.Reveal() != "" },
+			where: func(s Settings) string { return Where(s.Webhook.Reveal()) }, takes: func(Message) bool { return true },
+			send: func(ctx context.Context, s Settings, m Message, tries int) (string, error) {
+				return post.send(ctx, s.Webhook.Reveal(), m, tries)
+			},
+		},
+	}}
+}
+
+// Tell hands on that a question is [Open], or [Settled] and why. It does not wait.
+func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
+	now := s.c.Settings()
+	m := newMessage(kind, q, reason, s.c.Now())
+	for _, w := range s.ways {
+		if w.on(now) && w.takes(m) {
+			w.put(m)
+		}
+	}
+}
+
+// put adds a message; the oldest goes where there is no room.
+func (w *way) put(m Message) {
+	w.mu.Lock()
+	if len(w.list) == MaxWaiting {
+		w.list = append(w.list[:0], w.list[1:]...)
+		w.told.Dropped++
+	}
+	w.list = append(w.list, m)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *way) take() (m Message, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) == 0 {
+		return m, false
+	}
+	m = w.list[0]
+	w.list = append(w.list[:0], w.list[1:]...)
+	return m, true
+}
+
+// Run sends until ctx ends. What waits by then is not sent, and is logged.
+func (s *Sender) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, w := range s.ways {
+		all.Go(func() { s.deliver(ctx, w) })
+	}
+	all.Wait()
+	return nil
+}
+
+func (s *Sender) deliver(ctx context.Context, w *way) {
+	for {
+		select {
+		case <-ctx.Done():
+			if n := w.state().Waiting; n > 0 {
+				s.c.Log.Warn("messages about questions were not sent: the gateway ends", "way", w.name, "messages", n)
+			}
+			return
+		case <-w.wake:
+		}
+		for m, ok := w.take(); ok && ctx.Err() == nil; m, ok = w.take() {
+			s.one(ctx, w, m)
+		}
+	}
+}
+
+// one sends a message by a way that may have been put off meanwhile.
+func (s *Sender) one(ctx context.Context, w *way, m Message) {
+	now := s.c.Settings()
+	if !w.on(now) {
+		return
+	}
+	_, err := w.send(ctx, now, m, Tries)
+	if w.note(err, s.c.Now()); err != nil {
+		s.c.Log.Error("nobody was told", "way", w.name, "message", m.Type, "question", m.ID, "err", err)
+	}
+}
+
+func (w *way) note(err error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.told.Sent++
+		w.told.Last, w.told.At = "", time.Time{} // it works again; how often it did not stays counted
+		return
+	}
+	w.told.Failed++
+	w.told.Last, w.told.At = err.Error(), now.UTC()
+}
+
+func (w *way) state() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := w.told
+	st.Way, st.Waiting = w.name, len(w.list)
+	return st
+}
+
+// States are those of the ways that are on.
+func (s *Sender) States() []State {
+	now, list := s.c.Settings(), []State{}
+	for _, w := range s.ways {
+		if !w.on(now) {
+			continue
+		}
+		st := w.state()
+		st.Where = w.where(now)
+		if w.name == "desktop" {
+			if _, _, err := newDesktop(s.c).find(); err != nil {
+				st.Absent = err.Error()
+			}
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+// Result is what came of a test of one way.
+type Result struct {
+	Way  string `json:"way"`
+	OK   bool   `json:"ok"`
+	Said string `json:"said"` // what came back, or why nothing did
+	Hint string `json:"hint,omitempty"`
+}
+
+// Try sends a test by each way that is on, once, and says what came back.
+func (s *Sender) Try(ctx context.Context) []Result {
+	now, list := s.c.Settings(), []Result{}
+	for _, w := range s.ways {
+		if !w.on(now) {
+			continue
+		}
+		said, err := w.send(ctx, now, trial(s.c.Now()), 1)
+		r := Result{Way: w.name, OK: err == nil, Said: said}
+		if err != nil {
+			r.Said, r.Hint = plain(err.Error(), maxReason), hint(err)
+		}
+		w.note(err, s.c.Now())
+		list = append(list, r)
+	}
+	return list
+}
+
+func hint(err error) string {
+	var e *bailey.Error
+	if errors.As(err, &e) {
+		return e.Hint
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"bailey"
+)
+
+// maxHeader bounds the head of an answer in bytes; nothing else of it is read.
+const maxHeader = 16 << 10
+
+// webhook posts messages.
+type webhook struct {
+	near, far *http.Client // for http and https
+	key       func() (Key, error)
+	now       func() time.Time
+	pauses    []time.Duration // before each further try
+}
+
+func newWebhook(c Config) *webhook {
+	return &webhook{near: newClient(true, c), far: newClient(false, c), key: c.Key, now: c.Now, pauses: c.Pauses}
+}
+
+// newClient keeps no connection, follows no redirect, asks no proxy, and looks at the address that it is about to connect
+// to: a name may lead elsewhere at every look-up.
+func newClient(near bool, c Config) *http.Client {
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return fit(at.Addr(), near)
+	}}
+	return &http.Client{
+		Timeout:       c.Patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
+		},
+	}
+}
+
+// aim returns the client for a target.
+func (w *webhook) aim(target string) (*http.Client, error) {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+	case u.Scheme == "https":
+		return w.far, nil
+	case u.Scheme == "http":
+		return w.near, nil
+	}
+	return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the webhook's url is none", Hint: "https://…, or http:// of this machine"}
+}
+
+// send posts m, up to so many times, and says what came back.
+func (w *webhook) send(ctx context.Context, target string, m Message, tries int) (string, error) {
+	client, err := w.aim(target)
+	if err != nil {
+		return "", err
+	}
+	key, err := w.key()
+	if err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	for n := 1; ; n++ {
+		code, err := w.post(ctx, client, target, m.key, key, body)
+		if err == nil && code/100 == 2 {
+			return fmt.Sprintf("%s answered %d", Where(target), code), nil
+		}
+		if n >= tries || !again(code, err) || !wait(ctx, w.pauses, n) {
+			return "", refused(target, code, err, n)
+		}
+	}
+}
+
+// post is one try. Whatever the answer holds beyond its head stays unread.
+func (w *webhook) post(ctx context.Context, client *http.Client, target, id string, key Key, body []byte) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	at := w.now()
+	r.Header = http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {"bailey"},
+		"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {key.sign(id, at, body)},
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	answer.Body.Close()
+	return answer.StatusCode, nil
+}
+
+// again reports whether another try may end otherwise.
+func again(code int, err error) bool {
+	if err != nil {
+		return !errors.Is(err, bailey.Denied)
+	}
+	return code >= 500 || code == http.StatusTooManyRequests
+}
+
+// wait stays for the pause after the nth try, and reports whether nobody ended it.
+func wait(ctx context.Context, pauses []time.Duration, n int) bool {
+	var pause time.Duration
+	if len(pauses) > 0 {
+		pause = pauses[min(n, len(pauses))-1]
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return ctx.Err() == nil
+	}
+}
+
+// refused says what came of the last try, and of the target no more than where it is.
+func refused(target string, code int, err error, tries int) error {
+	var named *url.Error
+	if errors.As(err, &named) {
+		err = named.Err // it has the whole url in its words
+	}
+	var own *bailey.Error
+	switch {
+	case errors.As(err, &own):
+		return own
+	case err != nil:
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s did not answer (tries: %d): %s", Where(target), tries, plain(err.Error(), 200)), Hint: "bailey notify test tries again"}
+	case code/100 == 3:
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s answered %d, and no redirect is followed", Where(target), code), Hint: "name the url that it leads to in settings.yaml, then bailey init --apply"}
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s answered %d (tries: %d)", Where(target), code, tries), Hint: "look at what the receiver says of it; bailey notify test tries again"}
+}
+
+// Where is scheme and host of a url: what follows them may be a secret.
+func Where(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "the webhook"
+	}
+	return plain((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), maxName)
+}

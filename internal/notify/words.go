@@ -1,0 +1,45 @@
+package notify
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// plain is s in one line of what can be seen, of at most so many bytes. What cannot be seen, moves the cursor or turns the
+// direction of writing stands as its number, in the form that the text of a question has (package canon).
+func plain(s string, most int) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		piece := s[:n]
+		switch {
+		case r == utf8.RuneError && n == 1:
+			piece = fmt.Sprintf(`\x{%02x}`, s[0])
+		case !seen(r):
+			piece = fmt.Sprintf(`\u{%x}`, r)
+		}
+		if b.Len()+len(piece)+len("…") > most {
+			b.WriteString("…")
+			break
+		}
+		b.WriteString(piece)
+		s = s[n:]
+	}
+	return b.String()
+}
+
+func seen(r rune) bool {
+	return r == ' ' || unicode.IsGraphic(r) && !unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) && r != '\u2800'
+}
+
+// word is s with nothing in it that a chat takes for markup, a mention or a link.
+func word(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
+			return r
+		}
+		return '?'
+	}, plain(s, 100))
+}

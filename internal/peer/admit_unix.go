@@ -1,0 +1,37 @@
+//go:build linux || darwin
+
+package peer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"bailey"
+)
+
+// ListenFor makes a socket at path to which any uid may connect that admit lets in: who it is the kernel says, and not
+// the socket's mode. The directory must be ours and nobody else's to write in, so that nobody puts another socket in
+// its place.
+func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
+	dir := filepath.Dir(path)
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the socket's directory " + dir + " cannot be looked at", Hint: "make it, mode 0755 or less", Err: err}
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "the socket's directory " + dir + " is not a directory", Hint: "move it away"}
+	case !ok || int(st.Uid) != os.Geteuid():
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "the socket's directory " + dir + " belongs to somebody else", Hint: "name a directory of your own"}
+	case info.Mode().Perm()&0o022 != 0:
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket's directory %s has mode %04o: others could put a socket of theirs there", dir, info.Mode().Perm()),
+			Hint: "chmod 755 " + dir}
+	}
+	return listen(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
+}
+
+// DialUID connects to the socket at path and refuses a listener that is not of that uid.
+func DialUID(path string, uid int) (*Conn, error) { return dial(path, uid) }

@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+// TestLevel: a rule says how an answer has to show whose it is, and whoever is asked is told the strictest of it.
+func TestLevel(t *testing.T) {
+	rule := func(id, terms string) string {
+		return `@id("` + id + `") @reason("x") @approval("` + terms + `") forbid (principal, action == Action::"git.push", resource) unless { context.approvals.contains("` + id + `") };` + "\n"
+	}
+	for _, c := range []struct {
+		name, rules string
+		level       bailey.Level
+		hint        string
+	}{
+		{"none", rule("a", "count=1"), "", "a wants 1, good for 10m"},
+		{"any answer", rule("a", "level=local"), bailey.Local, "a wants 1, good for 10m"},
+		{"signed", rule("a", "role=sre,level=signed-software,count=2"), bailey.SignedSoftware, "a wants 2 with role sre, with a signature, good for 10m"},
+		{"touched", rule("a", "level=signed-touch"), bailey.SignedTouch, "a wants 1, with a touched key, good for 10m"},
+		{"the strictest, whichever comes first", rule("a", "level=signed-touch") + rule("b", "level=signed-software"), bailey.SignedTouch, "a, b want 1 together, with a touched key, good for 10m"},
+		{"the strictest, whichever comes last", rule("a", "level=local") + rule("b", "count=1") + rule("c", "level=signed-software"), bailey.SignedSoftware, "a, b, c want 1 together, with a signature, good for 10m"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := load(t, permitPush, c.rules).Decide(push())
+			if d.Effect != bailey.Ask || bailey.Combine(d.Asks).Level != c.level || !strings.Contains(d.Hint, c.hint) {
+				t.Errorf("%v %q %q", d.Effect, bailey.Combine(d.Asks).Level, d.Hint)
+			}
+		})
+	}
+	x := load(t, permitPush, rule("a", "role=sre,level=signed-touch")).Explain(push())
+	if text := strings.Join(x.Change, "\n"); !strings.Contains(text, "allowed once a is granted: 1 of role sre, with a touched key, for 10m") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestStarterWantsTouch: with the policy a home begins with, what cannot be undone is denied, and a permit that names it
+// only comes to a question that wants a touched key.
+func TestStarterWantsTouch(t *testing.T) {
+	e := load(t, string(Starter().Text), `@id("wipe") permit (principal, action == Action::"disk.wipe", resource);`)
+	d := e.Decide(request("disk.wipe", nil))
+	want(t, d, bailey.Ask, "cannot be undone", "irreversible-wants-touch")
+	if w := bailey.Combine(d.Asks); w.Level != bailey.SignedTouch || w.Count != 1 {
+		t.Errorf("%+v", w)
+	}
+	r := request("disk.wipe", nil)
+	r.Approvals = []bailey.RuleID{"irreversible-wants-touch"}
+	want(t, e.Decide(r), bailey.Allow, "", "wipe")
+}
+
+// TestSuggestionKeepsTheLevel: rules made of receipts ask for no less proof than was asked for, and of a level that there
+// is not for the strictest.
+func TestSuggestionKeepsTheLevel(t *testing.T) {
+	past := pushes()
+	levels := []bailey.Level{bailey.SignedSoftware, bailey.SignedTouch, bailey.Local}
+	n := 0
+	for i := range past {
+		if past[i].Was == bailey.Ask {
+			past[i].Asks = []bailey.Rule{{ID: "main", Role: "sre", Level: levels[n%len(levels)], Count: 1}}
+			n++
+		}
+	}
+	if s, _ := suggest(t, past); !strings.Contains(string(s.Text), `@approval("role=sre,level=signed-touch,count=1,ttl=10m")`) {
+		t.Errorf("%s", s.Text)
+	}
+	for i := range past {
+		if past[i].Was == bailey.Ask {
+			past[i].Asks[0].Level = "signed-by-two-moons"
+		}
+	}
+	if s, _ := suggest(t, past); !strings.Contains(string(s.Text), "level=signed-touch") {
+		t.Errorf("%s", s.Text)
+	}
+}
