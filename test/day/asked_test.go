@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // told is what a webhook was sent of a question.
@@ -45,6 +46,7 @@ func (d *day) asked() {
 	settings := filepath.Join(u.home, ".bailey", "settings.yaml")
 	public := strings.Fields(u.must(u.home, "cat", key+".pub"))
 	u.write(settings, u.must(u.home, "cat", settings)+"approvers:\n  - name: me\n    key: "+public[0]+" "+public[1]+"\n    roles: [releaser]\nnotify:\n  webhook: {url: "+url+"}\n")
+	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "notify", "key", "--yes")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--apply", "--yes")
 
 	push := []string{"git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main"}
@@ -85,15 +87,20 @@ func (d *day) asked() {
 
 // toldOf is the question that the webhook is sent next.
 func (d *day) toldOf(heard <-chan told) string {
-	for m := range heard {
-		if m.Type == "question.open" {
-			if m.Capability != "git.push" {
-				d.t.Errorf("told of %+v", m)
+	for {
+		select {
+		case m := <-heard:
+			if m.Type == "question.open" {
+				if m.Capability != "git.push" {
+					d.t.Errorf("told of %+v", m)
+				}
+				return m.ID
 			}
-			return m.ID
+		case <-time.After(patience):
+			d.t.Error("the webhook is told of no question")
+			return "a-none"
 		}
 	}
-	return ""
 }
 
 // signed verifies an answer of the ledger without Bailey.
