@@ -190,6 +190,7 @@ func TestClientIsNotEnough(t *testing.T) {
 	for name, c := range map[string]struct{ wants, settings string }{
 		"a role":    {"role=sre,count=1,ttl=10m", ""},
 		"two":       {"count=2,ttl=10m", ""},
+		"a level":   {"level=signed-software,count=1,ttl=10m", ""},
 		"approvers": {"count=1,ttl=10m", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIME6FYVSXA2mOHHbOb8smVMhKf7/ZYJcRoXhZtE86LkM\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

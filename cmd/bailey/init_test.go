@@ -81,7 +81,7 @@ func TestApproveAsks(t *testing.T) {
 	if said, code := y.dialog(t, "", "y\n", "approve", id); code != exitOK || !strings.Contains(said, "granted") {
 		t.Errorf("y: %d, %s", code, said)
 	}
-	if err := call.Wait(); err != nil || !strings.HasPrefix(out.String(), "20") {
+	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
 		t.Errorf("%v, %s", err, out)
 	}
 }

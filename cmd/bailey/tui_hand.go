@@ -29,6 +29,7 @@ func (d *tuiDesk) Grant(ctx context.Context, q tui.Question, signature string) (
 	if err := d.act(ctx, approveVerb, args, &out.Tally); err != nil {
 		return "", err
 	}
+	out.waited = q.Waits
 	return said(out)
 }
 

@@ -189,3 +189,22 @@ func (d *tuiDesk) Grants(ctx context.Context) ([]tui.Grant, error) {
 	}
 	return out, nil
 }
+
+// Before finds the question that an earlier call of the last day asked: receipts name it, and the ledger has it.
+func (d *tuiDesk) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
+	var page ledger.Page
+	f := ledger.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
+	if err := d.look(ctx, "records", filterArgs(f), &page); err != nil {
+		return nil, err
+	}
+	for _, r := range page.Records {
+		if r.Outcome == nil || r.Outcome.Approval == "" || r.Outcome.Approval == q.ID || !r.Intent.StartedAt.Before(q.AskedAt) {
+			continue
+		}
+		last, err := d.Question(ctx, r.Outcome.Approval)
+		if err == nil && last.AskedAt.Before(q.AskedAt) {
+			return &last, nil
+		}
+	}
+	return nil, nil
+}

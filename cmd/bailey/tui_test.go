@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	account "os/user"
 	"path/filepath"
 	"regexp"
@@ -144,7 +146,7 @@ func TestScreen(t *testing.T) {
 	w.sees("argument 1   --utc")
 	w.answer("g", "Grant system.date to local?", "y")
 	w.sees("granted", "Nothing waits for you")
-	if err := call.Wait(); err != nil || !strings.HasPrefix(out.String(), "20") {
+	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
 		t.Errorf("%v, %s", err, out)
 	}
 	w.keys("3")
@@ -170,6 +172,40 @@ func TestScreen(t *testing.T) {
 	if bells := strings.Count(withoutTitles(string(raw)), "\a"); err != nil || bells != 1 {
 		t.Errorf("%d bells, %v", bells, err)
 	}
+}
+
+// TestScreenDenies: what is asked again is compared with what the ledger has of the last time, and a denial says why.
+func TestScreenDenies(t *testing.T) {
+	y := newYard(t)
+	y.asks(asksForDates)
+	ask := func() (*exec.Cmd, *bytes.Buffer) {
+		call, out := y.run(y.repo, "run", "--wait", "system.date")
+		y.await("the call to ask", func() bool { return y.open() == 1 })
+		return call, out
+	}
+	call, out := ask()
+	id, _, _ := strings.Cut(y.must(y.program, "approvals", "list"), " ")
+	y.operator("approve", id, "--yes")
+	if err := call.Wait(); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	call, out = ask()
+	w := y.window("", "tui")
+	w.sees("[1 inbox (1)]", "▸ system.date")
+	w.keys("Enter")
+	w.sees("argument 1   --utc", "Since the last question about it, "+id, "nothing but the time")
+	w.keys("d")
+	w.sees("Why not? The agent is told.")
+	w.keys("too", "Space", "late", "Enter")
+	w.sees("Deny system.date to local?", "Because: too late")
+	time.Sleep(400 * time.Millisecond)
+	w.keys("y")
+	w.sees("denied", "Nothing waits for you")
+	if err := call.Wait(); err == nil || !strings.Contains(out.String(), "too late") {
+		t.Errorf("%v, %s", err, out)
+	}
+	w.keys("q")
+	w.sees("left with 0")
 }
 
 // withoutTitles leaves out the commands to a terminal that end with the byte of a bell (xterm's OSC).
@@ -201,22 +237,26 @@ func TestScreenSigns(t *testing.T) {
 	w.sees("[1 inbox (1)]", "system.date")
 	w.keys("Enter")
 	w.sees("each by somebody with sre")
+	asked := func(n int) { // what it asked before stands there still
+		t.Helper()
+		w.until(fmt.Sprintf("%d prompts", n), func(text string) bool { return strings.Count(text, "Enter passphrase") == n })
+	}
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(1)
 	w.keys("C-c") // of that alone
 	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(2)
 	w.keys("wrong", "Enter")
 	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	if y.open() != 1 {
 		t.Fatal("granted without a signature")
 	}
 	w.answer("g", "You sign with", "y")
-	w.sees("passphrase")
+	asked(3)
 	w.keys("open", "Space", "sesame", "Enter")
 	w.sees("granted")
-	if err := call.Wait(); err != nil || !strings.HasPrefix(out.String(), "20") {
+	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
 		t.Errorf("%v, %s", err, out)
 	}
 	if colored := regexp.MustCompile("\x1b\\[[0-9;]*[349][0-7][;m]").FindString(w.tmux("capture-pane", "-p", "-e")); colored != "" {

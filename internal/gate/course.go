@@ -335,6 +335,9 @@ func (c *course) start(ctx context.Context) error {
 		err = cerr
 	}
 	c.exit, c.executed = exit, err == nil || exit.Code != bailey.NeverRan
+	if ended && string(used) == c.allowed.WallOf { // what was set is used up, also where the timer was quicker by a little
+		c.ran = max(c.ran, c.allowed.Wall)
+	}
 	switch {
 	case ended && (errors.Is(err, used) || err == nil && exit.Code != 0):
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: used.Error(), Hint: "bailey budget shows what is left"}

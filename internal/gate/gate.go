@@ -215,7 +215,7 @@ func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request,
 }
 
 // Cage returns what would hold the call, for `jail explain`. Its digest is that of the receipt which the same
-// call would leave; a look leaves none.
+// call would leave, but of one that somebody is asked about for files, which it gets as they were then. A look leaves none.
 func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
 	err = g.look(ctx, call, func(c *course) {
 		cage = c.cage()

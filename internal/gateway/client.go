@@ -370,13 +370,24 @@ func (c *Client) notice(b []byte) error {
 }
 
 // MCP opens a connection that carries MCP from here on, and outlives ctx.
-func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
+func (c *Client) MCP(ctx context.Context) (rw io.ReadWriteCloser, err error) {
+	err = untilHeard(ctx, func() error {
+		rw, err = c.carrier(ctx)
+		return err
+	})
+	return rw, err
+}
+
+func (c *Client) carrier(ctx context.Context) (io.ReadWriteCloser, error) {
 	conn, keep, _, err := c.open(ctx, Query{Verb: "mcp", Session: c.Session})
 	if err != nil {
 		return nil, err
 	}
 	kind, b, err := conn.ReadFrame()
 	switch {
+	case errors.Is(err, syscall.ECONNRESET):
+		conn.Close()
+		return nil, unheard{lost(ctx, err)}
 	case err != nil:
 		conn.Close()
 		return nil, lost(ctx, err)

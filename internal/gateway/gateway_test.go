@@ -406,6 +406,47 @@ func (d *fakeDial) dial(context.Context) (io.ReadWriteCloser, error) {
 	return near, nil
 }
 
+// TestRelayWithdrawsRequests: what a gateway asked of the agent is withdrawn with it, and an answer that comes all the same
+// reaches no other gateway, which may use the same ids.
+func TestRelayWithdrawsRequests(t *testing.T) {
+	d := &fakeDial{far: make(chan net.Conn, 4)}
+	in, agent := io.Pipe()
+	answers, out := io.Pipe()
+	go Relay(t.Context(), d.dial, in, out)
+	defer agent.Close()
+	replies := bufio.NewScanner(answers)
+	hear := func() string { replies.Scan(); return replies.Text() }
+	say := func(s string) { io.WriteString(agent, s+"\n") }
+
+	one := <-d.far
+	first := bufio.NewScanner(one)
+	for _, line := range []string{`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`, `{"jsonrpc":"2.0","id":2,"method":"elicitation/create"}`,
+		`{"jsonrpc":"2.0","id":3,"method":"elicitation/create"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`} {
+		io.WriteString(one, line+"\n")
+		if got := hear(); got != line {
+			t.Fatalf("the agent heard %s", got)
+		}
+	}
+	say(`{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`)
+	if first.Scan(); !strings.Contains(first.Text(), `"accept"`) {
+		t.Fatalf("the gateway heard %s", first.Text())
+	}
+	one.Close()
+	if got := hear(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(got, `"requestId":2`) {
+		t.Fatalf("the agent heard %s", got)
+	}
+	for _, id := range []string{"1", "2", "3", "9"} { // answered, withdrawn twice, never asked
+		say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept"}}`)
+	}
+	say(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
+	two := <-d.far
+	second := bufio.NewScanner(two)
+	if second.Scan(); !strings.Contains(second.Text(), `"ping"`) {
+		t.Errorf("the next gateway heard %s", second.Text())
+	}
+	two.Close()
+}
+
 // TestRelayOutlivesTheGateway: what waits gets an error, nothing is sent twice, the next line finds a
 // new gateway that has heard the handshake.
 func TestRelayOutlivesTheGateway(t *testing.T) {

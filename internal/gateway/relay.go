@@ -18,10 +18,11 @@ import (
 )
 
 // Relay copies an agent's MCP lines to the gateway and the answers back. It understands of them only
-// what it must: which requests wait for an answer. When the gateway ends, each of those gets an error,
-// and the next line starts a new gateway, to which the handshake is said again; no call is repeated.
+// what it must: which requests wait for an answer, on either side. When the gateway ends, each of the
+// agent's gets an error, each of the gateway's is withdrawn, and the next line starts a new gateway, to which the handshake
+// is said again. No call is repeated, and no answer reaches another gateway than the one that asked.
 func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader, out io.Writer) error {
-	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}}
+	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}, asked: map[string]json.RawMessage{}}
 	defer r.hangUp()
 	if err := r.connect(ctx); err != nil {
 		return err
@@ -70,6 +71,7 @@ type relay struct {
 	conn      io.ReadWriteCloser
 	ended     chan struct{}              // closed when conn has ended
 	waiting   map[string]json.RawMessage // ids without an answer
+	asked     map[string]json.RawMessage // those of the gateway's own requests
 	handshake [][]byte                   // initialize and notifications/initialized, to say again
 	swallow   string                     // id of a repeated initialize whose answer the agent has had
 }
@@ -90,14 +92,42 @@ func (r *relay) connect(ctx context.Context) error {
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Params json.RawMessage `json:"params"`
 }
+
+// answer reports whether it answers a request.
+func (e envelope) answer() bool {
+	return e.Method == "" && len(e.ID) > 0 && (e.Result != nil || e.Error != nil)
+}
+
+// withdrawn is the id of the request that it withdraws.
+func (e envelope) withdrawn() string {
+	var p struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if e.Method == cancelled {
+		json.Unmarshal(e.Params, &p) // of the gateway's own making
+	}
+	return string(p.ID)
+}
+
+const cancelled = "notifications/cancelled"
 
 func (r *relay) forward(ctx context.Context, line []byte) error {
 	var e envelope
 	json.Unmarshal(line, &e) // what is not JSON is the gateway's to refuse
 	r.mu.Lock()
 	down := r.conn == nil
+	stray := e.answer() && r.asked[string(e.ID)] == nil
+	if e.answer() {
+		delete(r.asked, string(e.ID))
+	}
 	r.mu.Unlock()
+	if stray {
+		return nil
+	}
 	if down {
 		if err := r.reconnect(ctx); err != nil {
 			return r.refuse(e, err)
@@ -168,13 +198,18 @@ func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 	}
 	r.mu.Lock()
 	conn.Close()
-	var left []json.RawMessage
+	var left, asked []json.RawMessage
 	if r.conn == conn {
 		r.conn, r.swallow = nil, ""
 		left = slices.Collect(maps.Values(r.waiting))
+		asked = slices.Collect(maps.Values(r.asked))
 		clear(r.waiting)
+		clear(r.asked)
 	}
 	r.mu.Unlock()
+	for _, id := range asked {
+		r.withdraw(id)
+	}
 	for _, id := range left {
 		r.fail(id, gone)
 	}
@@ -184,11 +219,15 @@ func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 func (r *relay) answered(line []byte) bool {
 	var e envelope
 	json.Unmarshal(line, &e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Method != "" && len(e.ID) > 0 {
+		r.asked[string(e.ID)] = e.ID
+	}
+	delete(r.asked, e.withdrawn())
 	if e.Method != "" || len(e.ID) == 0 {
 		return true
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if string(e.ID) == r.swallow {
 		r.swallow = ""
 		return false
@@ -223,6 +262,14 @@ func (r *relay) fail(id json.RawMessage, text string) error {
 		return err
 	}
 	return r.write(append(b, '\n'))
+}
+
+// withdraw tells the agent that nobody waits for its answer to a request any more.
+func (r *relay) withdraw(id json.RawMessage) {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled, "params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
+	if err == nil {
+		r.write(append(b, '\n'))
+	}
 }
 
 // settle passes the end of the agent's lines on and lets the gateway finish what is open.

@@ -152,10 +152,10 @@ func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 			oldest = other
 		}
 	}
-	h = s.held[oldest]
+	first := s.held[oldest]
 	s.mu.Unlock()
 	if n > maxLingers {
-		s.end(oldest, h, end)
+		s.end(oldest, first, end)
 	}
 }
 

@@ -254,6 +254,29 @@ func TestLingeringIsBounded(t *testing.T) {
 	}
 }
 
+// TestEachLingersForItself: of several sessions without a connection each ends at its own time.
+func TestEachLingersForItself(t *testing.T) {
+	var e endings
+	s := NewSessions(nil, (&issueNotes{}).note)
+	s.linger = 20 * time.Millisecond
+	for range 3 {
+		bearer, id, err := s.Issue(t.Context(), localAgent())
+		if err == nil {
+			_, err = s.enter(t.Context(), bearer, localAgent())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.leave(id, e.end)
+	}
+	for deadline := time.Now().Add(10 * time.Second); e.count() < 3 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if e.count() != 3 {
+		t.Errorf("%d of 3 ended", e.count())
+	}
+}
+
 // TestEnterWhileEnding: a connection that comes while its session is being forgotten begins after that.
 func TestEnterWhileEnding(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)

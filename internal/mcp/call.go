@@ -58,9 +58,8 @@ func (w *wait) do(ctx context.Context) (sdk.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, can := revision(w.req)
-	newer := version >= newRevision
-	w.elicit = form(can) && !newer && version >= firstElicitation
+	newer, can := era(w.req)
+	w.elicit = form(can) && !newer
 	call := w.call
 	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun
 	name := "" // before the gate has it

@@ -23,21 +23,21 @@ const newRevision, firstElicitation = "2026-07-28", "2025-06-18"
 // inputKey names our one input request.
 const inputKey = "approval"
 
-// revision is that of a request, and what its client can do.
-func revision(req *sdk.CallToolRequest) (version string, can *sdk.ElicitationCapabilities) {
+// era says how the client of a request can be asked, if it can: newer is one that says with each request what it speaks.
+func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities) {
 	meta := req.Params.GetMeta()
-	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); ok {
+	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); ok && v >= newRevision {
 		var caps sdk.ClientCapabilities
 		if b, err := json.Marshal(meta[sdk.MetaKeyClientCapabilities]); err == nil {
 			json.Unmarshal(b, &caps) // what cannot be read is not there
 		}
-		return v, caps.Elicitation
+		return true, caps.Elicitation
 	}
 	p := req.Session.InitializeParams()
-	if p == nil || p.Capabilities == nil {
-		return "", nil
+	if p == nil || p.Capabilities == nil || p.ProtocolVersion < firstElicitation {
+		return false, nil
 	}
-	return p.ProtocolVersion, p.Capabilities.Elicitation
+	return false, p.Capabilities.Elicitation
 }
 
 // form reports whether a client shows forms. One that names no kind shows them, as before there were kinds.

@@ -19,7 +19,11 @@ func words(q bailey.Question) (text string, whole bool) {
 	}
 	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", word(q.Principal.Agent), word(string(q.Call)))
 	line("runs", "%s", commandLine(q.Argv))
-	line("in", "%s", word(q.Dir.Text))
+	dir := "an empty directory of its own"
+	if q.Dir.Text != "" {
+		dir = word(q.Dir.Text)
+	}
+	line("in", "%s", dir)
 	line("impact", "%s", readable(q.Impact))
 	for _, r := range q.Rules {
 		line("asked by", "%s: %s", word(string(r.ID)), readable(r.Reason))

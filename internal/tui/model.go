@@ -76,6 +76,10 @@ type (
 		last *Question
 		err  error
 	}
+	lastMsg struct {
+		id   bailey.ApprovalID
+		last *Question
+	}
 	signedMsg struct {
 		q         Question
 		signature string
@@ -108,7 +112,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case onceMsg:
 		return m, m.took(nowMsg(msg))
 	case questionMsg:
-		m.opened(msg)
+		return m, m.opened(msg)
+	case lastMsg:
+		m.compare(msg)
 	case receiptsMsg:
 		m.receipts.set(msg)
 	case receiptMsg:

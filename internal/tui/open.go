@@ -52,8 +52,9 @@ func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.A
 // mostRemembered bounds how many questions are kept for comparing.
 const mostRemembered = 64
 
-// opened shows a question in place of another that is open on top: going through alike ones leaves no pile.
-func (m *Model) opened(msg questionMsg) {
+// opened shows a question in place of another that is open on top: going through alike ones leaves no pile. What to
+// compare it with is looked for in the past where there is nothing else.
+func (m *Model) opened(msg questionMsg) tea.Cmd {
 	if msg.err == nil {
 		m.before = slices.DeleteFunc(m.before, func(q Question) bool { return q.ID == msg.q.ID })
 		if m.before = append(m.before, msg.q); len(m.before) > mostRemembered {
@@ -66,4 +67,21 @@ func (m *Model) opened(msg questionMsg) {
 		}
 	}
 	m.show(&question{q: msg.q, last: msg.last}, msg.err)
+	if msg.err != nil || msg.last != nil {
+		return nil
+	}
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		last, err := m.c.Look.Before(ctx, msg.q)
+		if err != nil {
+			last = nil // it is a help, and no part of the question
+		}
+		return lastMsg{msg.q.ID, last}
+	})
+}
+
+// compare adds what was found to the question that it was looked for, if that is still in front.
+func (m *Model) compare(msg lastMsg) {
+	if q, ok := m.top().(*question); ok && q.q.ID == msg.id && q.last == nil {
+		q.last = msg.last
+	}
 }

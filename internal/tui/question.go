@@ -32,6 +32,8 @@ func (s *question) keys() string {
 	switch {
 	case s.gone:
 		return "Escape goes back"
+	case !s.q.RunBy.IsZero():
+		return "d takes the grant back · t exact text · ↑↓ scroll · Esc back"
 	case s.exact:
 		return "g grant · d deny · t in words · ↑↓ scroll · Esc back"
 	}
@@ -53,7 +55,7 @@ func (s *question) press(m *Model, key, _ string) tea.Cmd {
 		s.exact = !s.exact
 	case key == "[", key == "]":
 		return s.step(m, key == "]")
-	case key == "g" && s.ready():
+	case key == "g" && s.ready() && s.q.RunBy.IsZero():
 		m.ask(s.grant(m))
 	case key == "d" && s.ready():
 		m.prompt = &prompt{title: "Why not? The agent is told.", most: mostReason, do: func(reason string) tea.Cmd { return m.ask(s.deny(m, reason)) }}

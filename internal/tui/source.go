@@ -12,6 +12,9 @@ type Look interface {
 	Now(ctx context.Context) (Now, error)
 	// Question is one that is open, whole.
 	Question(ctx context.Context, id bailey.ApprovalID) (Question, error)
+	// Before is the question about the same capability of the same agent that was asked last before one, as far as it is
+	// found without much looking; nil where there is none.
+	Before(ctx context.Context, q Question) (*Question, error)
 	// Receipts are those that the words want, newest first; before goes on behind a page.
 	Receipts(ctx context.Context, words string, before uint64) (Receipts, error)
 	// Receipt is one receipt whole, in lines.

@@ -51,6 +51,7 @@ func push(id, branch string, asked time.Time) Question {
 // world is a gateway that does what it is told and remembers it.
 type world struct {
 	questions []Question
+	past      *Question // in the ledger
 	killed    string
 	fault     error
 	done      []string
@@ -68,6 +69,13 @@ func (w *world) Question(_ context.Context, id bailey.ApprovalID) (Question, err
 		}
 	}
 	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no question " + string(id) + " is open", Hint: "look anew"}
+}
+
+func (w *world) Before(_ context.Context, q Question) (*Question, error) {
+	if w.past == nil || w.past.ID == q.ID {
+		return nil, nil
+	}
+	return w.past, nil
 }
 
 func (w *world) Receipts(_ context.Context, words string, before uint64) (Receipts, error) {
@@ -373,6 +381,33 @@ func TestSinceTheLast(t *testing.T) {
 	s.tick()
 	s.keys("enter")
 	want("Since the last question about it, a-2:", "nothing but the time")
+	s.keys("esc")
+	other := push("a-4", "main", noon.Add(2*time.Minute))
+	other.Agent = "codex"
+	s.questions = []Question{other}
+	old := push("a-0", "old", noon.Add(-time.Hour))
+	old.Rules[0].Source = ""
+	s.past = &old
+	s.tick()
+	s.keys("enter")
+	want("Since the last question about it, a-0:", "- argument 3: old")
+	if strings.Contains(s.view(), "- asked by") {
+		t.Error("where a rule stands is no part of what was asked")
+	}
+}
+
+// TestGranted: what is granted and waits for its call is not granted again, and can be taken back.
+func TestGranted(t *testing.T) {
+	q := push("a-1", "main", noon)
+	q.Waits, q.RunBy = false, noon.Add(5*time.Minute)
+	s := sit(t, nil, q)
+	if !strings.Contains(s.view(), "granted, runs when its call comes again") {
+		t.Error(s.view())
+	}
+	s.keys("enter", "g", "y", "right", "enter")
+	s.want(t)
+	s.keys("d", "enter", "y")
+	s.want(t, "deny a-1")
 }
 
 // TestReceipts: pages, searches, one whole, and the verdict.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,8 +195,12 @@ func (q Question) ground() []field {
 		field{label: "manifest", text: q.Manifest})
 }
 
-// lasting are the fields by which two questions can be compared, a line each.
+// lasting are the fields by which two questions can be compared, a line each: what their texts say.
 func (q Question) lasting() (lines []string) {
+	q.Rules = slices.Clone(q.Rules)
+	for i := range q.Rules {
+		q.Rules[i].Source = "" // known of open questions alone
+	}
 	label := ""
 	for _, f := range q.fields(time.Time{}) {
 		if f.label != "" {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // told is what a webhook was sent of a question.
@@ -45,10 +46,11 @@ func (d *day) asked() {
 	settings := filepath.Join(u.home, ".bailey", "settings.yaml")
 	public := strings.Fields(u.must(u.home, "cat", key+".pub"))
 	u.write(settings, u.must(u.home, "cat", settings)+"approvers:\n  - name: me\n    key: "+public[0]+" "+public[1]+"\n    roles: [releaser]\nnotify:\n  webhook: {url: "+url+"}\n")
+	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "notify", "key", "--yes")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--apply", "--yes")
 
 	push := []string{"git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main"}
-	u.must(u.project, "git", "branch", "-f", "main")
+	u.must(u.project, "git", "update-ref", "refs/heads/main", "HEAD")
 	tip := strings.TrimSpace(u.must(u.project, "git", "rev-parse", "main"))
 	d.byCommand("pending", 2, "the same call runs, once", push...)
 	id := d.toldOf(heard)
@@ -59,17 +61,17 @@ func (d *day) asked() {
 		d.t.Errorf("granted without a signature: %s", out)
 	}
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "approve", id, "--key", key, "--yes")
-	u.must(u.project, "git", "branch", "-f", "main", "main~1") // another commit than was shown
+	u.must(u.project, "git", "update-ref", "refs/heads/main", "main~1") // another commit than was shown
 	d.byCommand("pending", 2, "a push to main is a release", push...)
 	u.must(u.project, "bailey", "deny", d.toldOf(heard), "--reason", "not that one")
-	u.must(u.project, "git", "branch", "-f", "main", tip)
+	u.must(u.project, "git", "update-ref", "refs/heads/main", tip)
 	d.byCommand("ok", 0, "", push...)
 	if got := strings.TrimSpace(u.must(u.project, "git", "-C", team, "rev-parse", "main")); got != tip {
 		d.t.Errorf("%s was pushed, and %s was shown", got, tip)
 	}
 
 	u.must(u.project, "git", "commit", "-q", "--allow-empty", "-m", "ring the bell")
-	u.must(u.project, "git", "branch", "-f", "main")
+	u.must(u.project, "git", "update-ref", "refs/heads/main", "HEAD")
 	granted := make(chan string, 1)
 	go func() { // a second terminal
 		id := d.toldOf(heard)
@@ -85,15 +87,20 @@ func (d *day) asked() {
 
 // toldOf is the question that the webhook is sent next.
 func (d *day) toldOf(heard <-chan told) string {
-	for m := range heard {
-		if m.Type == "question.open" {
-			if m.Capability != "git.push" {
-				d.t.Errorf("told of %+v", m)
+	for {
+		select {
+		case m := <-heard:
+			if m.Type == "question.open" {
+				if m.Capability != "git.push" {
+					d.t.Errorf("told of %+v", m)
+				}
+				return m.ID
 			}
-			return m.ID
+		case <-time.After(patience):
+			d.t.Error("the webhook is told of no question")
+			return "a-none"
 		}
 	}
-	return ""
 }
 
 // signed verifies an answer of the ledger without Bailey.
