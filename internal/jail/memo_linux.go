@@ -75,8 +75,10 @@ func (b bind) equal(o bind) bool {
 // planned is the plan of a memo for one call's words.
 func (m *memo) planned(exec step) *plan {
 	p := *m.plan
-	n := len(p.steps) - 1
-	p.steps = append(p.steps[:n:n], exec)
+	steps := make([]step, len(p.steps)) // append would keep room for as many again, for as long as the call waits
+	copy(steps, p.steps)
+	steps[len(steps)-1] = exec
+	p.steps = steps
 	return &p
 }
 

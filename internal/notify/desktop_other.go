@@ -13,8 +13,10 @@ type desktop struct{}
 
 func newDesktop(Config) *desktop { return &desktop{} }
 
-func (*desktop) find() (program, bus string, err error) {
-	return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
+func (*desktop) find() (program, bus string, err error) { return "", "", absent() }
+
+func absent() error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
 }
 
 func (d *desktop) send(context.Context, Message) (string, error) {
