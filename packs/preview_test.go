@@ -207,3 +207,80 @@ func TestHostilePreviews(t *testing.T) {
 		})
 	}
 }
+
+// TestPushHidesNoCommit: a repository cannot keep what it adds from being shown: not by objects that it borrows, nor in a
+// merge, nor in a crowd.
+func TestPushHidesNoCommit(t *testing.T) {
+	src, to, git := repositories(t)
+	hidden := commit(t, git, src, "hidden")
+	commit(t, git, src, "harmless")
+	plain := pushed(t, src, to)
+	git(src, "clone", "-q", "--bare", ".", ".git/other")
+	git(filepath.Join(src, ".git", "other"), "update-ref", "refs/heads/main", hidden)
+	alternates := filepath.Join(src, ".git", "objects", "info", "alternates")
+	if err := os.WriteFile(alternates, []byte("../other/objects\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if now := pushed(t, src, to); strings.Contains(now, hidden) {
+		t.Error("this git lists what an alternate has: nothing has to be hidden")
+	}
+	jobs := looksOf(t, "git.push", map[string]any{"repo": src, "to": to, "ref": "main"}, map[string]string{"repo": src, "to": to})
+	for _, j := range jobs {
+		if !slices.Contains(j.Hide, alternates) {
+			t.Errorf("%v sees %s", j.Args, alternates)
+		}
+	}
+	os.Truncate(alternates, 0) // what a cage shows in its place
+	if now := foreseen(t, false, jobs); now != plain || !strings.Contains(now, "adds "+hidden) {
+		t.Errorf("%s\nnot\n%s", now, plain)
+	}
+
+	git(src, "checkout", "-q", "-b", "side", "HEAD~1")
+	git(src, "commit", "-q", "--allow-empty", "-m", "side")
+	git(src, "checkout", "-q", "main")
+	git(src, "merge", "-q", "--no-commit", "-s", "ours", "side")
+	os.WriteFile(filepath.Join(src, "evil"), nil, 0o644)
+	git(src, "add", "evil")
+	git(src, "commit", "-q", "-m", "a merge of nothing")
+	if now := pushed(t, src, to); !strings.Contains(now, " evil | 0") {
+		t.Errorf("what a merge changes is not shown:\n%s", now)
+	}
+
+	for i := range 60 {
+		git(src, "commit", "-q", "--allow-empty", "-m", fmt.Sprint("crowd ", i))
+	}
+	if now := pushed(t, src, to); strings.Contains(now, "adds "+hidden) || !strings.Contains(now, "\n64\n") {
+		t.Errorf("nobody learns how many there are:\n%s", now)
+	}
+}
+
+// TestCommitShowsWhatGitTakesForUnchanged: a file that the index calls unchanged is committed when it is named, and the
+// preview tells; so it does of a commit that becomes a parent, or lends its author.
+func TestCommitShowsWhatGitTakesForUnchanged(t *testing.T) {
+	src, _, git := repositories(t)
+	seen := func(input map[string]any) string {
+		return foreseen(t, false, looksOf(t, "git.commit", input, map[string]string{"repo": src}))
+	}
+	named := map[string]any{"repo": src, "message": "x", "paths": []any{"."}}
+	if s := seen(named); !strings.Contains(s, "H file\n") {
+		t.Errorf("what is named is not listed:\n%s", s)
+	}
+	git(src, "update-index", "--assume-unchanged", "file")
+	os.WriteFile(filepath.Join(src, "file"), []byte("evil\n"), 0o644)
+	if s := seen(named); strings.Contains(s, "evil") || !strings.Contains(s, "h file\n") {
+		t.Errorf("git takes it for unchanged, and nobody learns that:\n%s", s)
+	}
+	if s := seen(map[string]any{"repo": src, "message": "x"}); strings.Contains(s, "h file") {
+		t.Errorf("no file is named, and they are listed:\n%s", s)
+	}
+	git(src, "update-index", "--no-assume-unchanged", "file")
+	other := git(src, "commit-tree", "-m", "another", "HEAD^{tree}", "-p", "HEAD")
+	for _, head := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD"} {
+		name := filepath.Join(src, ".git", head)
+		os.WriteFile(name, []byte(other+"\n"), 0o644)
+		if s := seen(named); !strings.Contains(s, "under way "+other) {
+			t.Errorf("%s is not shown:\n%s", head, s)
+		}
+		os.Remove(name)
+	}
+}

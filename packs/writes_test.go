@@ -64,7 +64,7 @@ func TestRemoteIsWhatThePackPushesTo(t *testing.T) {
 	if got := j.Args[len(j.Args)-2]; got != hostile.Remote {
 		t.Errorf("the pack pushes to %q, the attacks know %q", got, hostile.Remote)
 	}
-	if j.Dir != "/t" || len(j.Hide) != 2 || j.Hide[0] != "/r/.git/config" || len(j.Exec)+len(j.Read) > 0 || j.NeedsProc {
+	if j.Dir != "/t" || len(j.Hide) != 3 || j.Hide[0] != "/r/.git/config" || len(j.Exec)+len(j.Read) > 0 || j.NeedsProc {
 		t.Errorf("%+v", j)
 	}
 }

@@ -80,7 +80,7 @@ func (u *Queue) answerable(e *entry, g Given) error {
 	switch {
 	case e.done:
 		return closed(g.Question)
-	case !u.c.Now().Before(e.q.Expires):
+	case passed(u.c.Now(), e.q.Expires):
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, stamp(e.q.Expires)), Hint: "have the call made again"}
 	case !e.granted.IsZero():
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is granted already; its call has not come back yet", g.Question), Hint: "bailey deny takes it back"}
@@ -172,16 +172,16 @@ func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
 	return nil
 }
 
-// proofs are the names whose grants still count, by the approvers of now.
+// proofs are the names whose grants still count, by the approvers of now, each once.
 func (u *Queue) proofs(e *entry) (names []string) {
 	for _, t := range u.takenOf(e) {
 		if t.Standing != "" {
-			if g, ok := u.grantOf(t.Standing); ok && u.stands(g) {
+			if g, ok := u.grantOf(t.Standing); ok && u.covers(g, e.q) && u.stands(g) {
 				names = append(names, "the grant "+string(t.Standing))
 			}
 			continue
 		}
-		if by, err := u.proven(e, t.given()); err == nil && by.Name == t.Name {
+		if by, err := u.proven(e, t.given()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
 			names = append(names, by.Name)
 		}
 	}

@@ -120,9 +120,6 @@ func New(c Config) *Queue {
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
 	q = clone(q)
 	q.Subject, q.Alike = canon.Subject(q, u.c.Key)
-	if a, ok, err := u.standing(ctx, q); ok || err != nil {
-		return a, err
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return bailey.Answer{}, left(q.ID, context.Cause(ctx))
@@ -130,16 +127,23 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 		if a, ok := u.remembered(q); ok {
 			return a, nil
 		}
+		if a, ok, err := u.standing(ctx, q); ok || err != nil {
+			return a, err
+		}
 		e, err := u.enter(ctx, q)
 		if err != nil {
 			return bailey.Answer{}, err
 		}
+		u.meanwhile(ctx, e)
 		a, again, err := u.stay(ctx, e, q)
 		if !again {
 			return a, err
 		}
 	}
 }
+
+// passed tells whether t is over by either clock: one stands still while the machine sleeps, and the other can be set back.
+func passed(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
 // remembered is what a person said of the same call a short while ago.
 func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
@@ -175,6 +179,7 @@ func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 	ttl := u.ttl(q.Rules)
 	q.AskedAt, q.Expires, q.Until = now, now.Add(ttl), now.Add(2*ttl)
 	q.Nonce = nonce()
+	q = clone(q) // the caller's keeps its values: it may have to ask once more
 	if q, err = u.written(q); err != nil {
 		return nil, false, err
 	}

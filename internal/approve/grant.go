@@ -25,6 +25,7 @@ type draft struct {
 	question bailey.ApprovalID
 	text     string
 	at       time.Time
+	until    time.Time
 }
 
 // Draft returns the text of a grant that would answer an open question, and calls like it, for so long.
@@ -45,7 +46,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	if len(u.drafts) >= maxDrafts {
 		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants are being given", len(u.drafts)), Hint: "again in a few minutes"}
 	}
-	u.drafts[g.ID] = draft{id, text, now}
+	u.drafts[g.ID] = draft{id, text, now, g.Until}
 	return text, nil
 }
 
@@ -92,7 +93,7 @@ func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing
 	if err != nil {
 		return Standing{}, err
 	}
-	s := Standing{ID: id, Question: d.question, Text: d.text, Until: grant.Until, By: e.event(g, by)}
+	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.event(g, by)}
 	s.By.At, s.By.Digest = now, g.Digest
 	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {
 		return Standing{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the grant could not be recorded, so it does not stand", Hint: "see that the ledger can be written", Err: err}
@@ -135,10 +136,24 @@ func (u *Queue) answerCovered(ctx context.Context, s Standing) {
 	}
 }
 
+// meanwhile lets a grant answer a question that was not there yet when it was given.
+func (u *Queue) meanwhile(ctx context.Context, e *entry) {
+	s, ok := u.covering(e.q)
+	if !ok {
+		return
+	}
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	u.answerBy(ctx, e, s)
+}
+
 // answerBy settles a question by a grant. What cannot be recorded stays open: its call takes the grant when it comes.
 // The caller has the turn.
 func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
 	if granted, _, _, _ := u.look(e); granted || u.isOver(e) {
+		return
+	}
+	if _, denied := u.remembered(e.q); denied { // somebody said no to the very call
 		return
 	}
 	err := u.take(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
@@ -191,7 +206,7 @@ func (u *Queue) covers(s Standing, q bailey.Question) bool {
 // stands proves a grant anew: whoever gave it may do so still.
 func (u *Queue) stands(s Standing) bool {
 	g, err := canon.ParseGrant(s.Text)
-	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || !u.c.Now().Before(g.Until) {
+	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || passed(u.c.Now(), g.Until) || passed(u.c.Now(), s.Until) {
 		return false
 	}
 	by, err := u.prove(s.Text, g.Rules, s.By.given())
@@ -210,7 +225,7 @@ func (u *Queue) Grants() []Standing {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.c.Now()
-	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return !now.Before(s.Until) })
+	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return passed(now, s.Until) })
 	return slices.SortedFunc(maps.Values(u.grants), func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
 }
 

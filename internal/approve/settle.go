@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func (u *Queue) expire() time.Duration {
 	now, next := u.c.Now(), u.c.TTL
 	for _, e := range u.entries() {
 		due, reason := u.due(e)
-		if now.Before(due) {
+		if !passed(now, due) {
 			next = min(next, due.Sub(now))
 			continue
 		}
@@ -92,7 +93,7 @@ func (u *Queue) entries() []*entry {
 func (u *Queue) end(e *entry, reason string) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	if due, _ := u.due(e); !u.c.Now().Before(due) {
+	if due, _ := u.due(e); passed(u.c.Now(), due) {
 		u.conclude(e, Event{Reason: reason})
 	}
 }
@@ -129,6 +130,7 @@ func (u *Queue) conclude(e *entry, event Event) bool {
 		u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
 	}
 	if event.Name != "" {
+		maps.DeleteFunc(u.denied, func(_ string, d Denial) bool { return event.At.Sub(d.At) >= DenialTTL })
 		u.denied[e.q.Alike] = Denial{Question: e.q.ID, Reason: event.Reason, At: event.At}
 	}
 	u.drop(e, event.Reason)

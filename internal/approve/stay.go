@@ -1,6 +1,7 @@
 package approve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -76,7 +77,7 @@ func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.
 	if granted, _, _, _ := u.look(e); !granted {
 		return a, true, nil
 	}
-	if why := u.lapsed(e); why != "" {
+	if why := cmp.Or(u.lapsed(e), u.foreign(e, q)); why != "" {
 		u.conclude(e, Event{Reason: why})
 		return a, true, nil
 	}
@@ -108,18 +109,23 @@ func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.
 
 // lapsed says why what was granted counts no longer.
 func (u *Queue) lapsed(e *entry) string {
-	if until := u.runsUntil(e); !u.c.Now().Before(until) {
+	if until := u.runsUntil(e); passed(u.c.Now(), until) {
 		return "what was granted was not used by " + stamp(until)
 	}
-	if n := len(u.proofs(e)); n == 0 || n < bailey.Combine(e.q.Rules).Count && !u.byStanding(e) {
+	if len(u.proofs(e)) < bailey.Combine(e.q.Rules).Count { // a grant that stands covers nothing that wants two
 		return "who granted it may do so no longer"
 	}
 	return ""
 }
 
-func (u *Queue) byStanding(e *entry) bool {
-	taken := u.takenOf(e)
-	return len(taken) > 0 && taken[len(taken)-1].Standing != ""
+// foreign says that an answer was to another call than q, whatever the ledger has it stand beside: the text of q with what
+// is its own of the question has to be the one that was answered.
+func (u *Queue) foreign(e *entry, q bailey.Question) string {
+	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = e.q.ID, e.q.Receipt, e.q.Nonce, e.q.AskedAt, e.q.Expires, e.q.Until
+	if canon.Text(q, u.c.Key) != e.q.Text {
+		return "its text is of another call"
+	}
+	return ""
 }
 
 // runsUntil is when a grant of e ends: its rules' time after it was given.

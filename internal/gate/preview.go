@@ -19,7 +19,8 @@ import (
 const (
 	previewKept  = 64 << 10
 	previewShown = 16 << 10
-	causeKept    = 1 << 10 // of what a failed one said, for the gateway's log
+	previewEdge  = 32 << 10 // beyond what is kept, for a secret that begins there to be known as one
+	causeKept    = 1 << 10  // of what a failed one said, for the gateway's log
 )
 
 // foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
@@ -42,7 +43,7 @@ func (c *course) foresee(ctx context.Context) (err error) {
 			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
 		}
 	}
-	seen, err := c.peek(ctx)
+	seen, shown, err := c.peek(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err
@@ -51,7 +52,7 @@ func (c *course) foresee(ctx context.Context) (err error) {
 			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
 	}
 	c.seen = sha256.Sum256([]byte(seen))
-	c.preview.Output = bailey.Shown{Text: fitting(c.hide(seen)), Value: bailey.NewSecret(seen)}
+	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(seen)}
 	return nil
 }
 
@@ -60,33 +61,35 @@ func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	if seen, err := c.peek(ctx); err != nil || sha256.Sum256([]byte(seen)) != c.seen {
+	if seen, _, err := c.peek(ctx); err != nil || sha256.Sum256([]byte(seen)) != c.seen {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
 			Hint: "call again, so that a person is asked about what would happen now"}
 	}
 	return nil
 }
 
-// peek runs the preview and returns what it showed, its command lines at once, for a person waits. Of several, what each
+// peek runs the preview and returns what it showed, and how that may be read, its command lines at once, for a person waits. Of several, what each
 // showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
-func (c *course) peek(ctx context.Context) (string, error) {
+func (c *course) peek(ctx context.Context) (whole, shown string, err error) {
 	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
 	var looking sync.WaitGroup
 	for i, job := range c.looks {
 		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
 	}
 	looking.Wait()
-	var all strings.Builder
+	var all, text strings.Builder
 	for i, s := range seen {
 		if errs[i] != nil {
-			return "", errs[i]
+			return "", "", errs[i]
 		}
+		head := ""
 		if len(seen) > 1 {
-			fmt.Fprintf(&all, "[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
+			head = fmt.Sprintf("[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
 		}
-		all.WriteString(s.String())
+		all.WriteString(head + s.String())
+		text.WriteString(head + s.shown(c.hide))
 	}
-	return all.String(), nil
+	return all.String(), text.String(), nil
 }
 
 func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
@@ -126,15 +129,15 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s ended with exit code %d", job.Command, exit.Code)}
 	}
 	if err != nil { // the agent learns no more: nobody has let it read anything yet
-		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", c.hide(said.kept()))
+		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.shown(c.hide))
 		return nil, err
 	}
 	return out, nil
 }
 
-// sight keeps the first bytes of a stream, and the digest of all of it.
+// sight keeps the first bytes of a stream, some more for the redactor, and the digest of all of it.
 type sight struct {
-	first []byte
+	first []byte // and what follows up to previewEdge
 	limit int
 	n     int64
 	sum   hash.Hash
@@ -143,19 +146,31 @@ type sight struct {
 func newSight(limit int) *sight { return &sight{limit: limit, sum: sha256.New()} }
 
 func (s *sight) Write(b []byte) (int, error) {
-	s.first = append(s.first, b[:min(len(b), s.limit-len(s.first))]...)
+	s.first = append(s.first, b[:min(len(b), s.limit+previewEdge-len(s.first))]...)
 	s.n += int64(len(b))
 	return s.sum.Write(b)
 }
 
-func (s *sight) kept() string { return string(s.first) }
+// shown is what may be read of it. It is redacted before it is cut, for of a secret's beginning nobody could tell what it is;
+// nor is the digest of the rest said, by which whoever guesses a secret could find it.
+func (s *sight) shown(hide func(string) string) string {
+	text := hide(string(s.first))
+	if s.n <= int64(s.limit) {
+		return text
+	}
+	most := s.limit
+	if s.n > int64(len(s.first)) { // what was redacted may have brought the edge near
+		most = min(most, max(0, len(text)-previewEdge))
+	}
+	return fmt.Sprintf("%s\n[cut: %d bytes]\n", text[:min(most, len(text))], s.n)
+}
 
 // String is all of it, or its beginning and what names the rest.
 func (s *sight) String() string {
-	if s.n == int64(len(s.first)) {
-		return s.kept()
+	if s.n <= int64(s.limit) {
+		return string(s.first)
 	}
-	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first, s.n, hex.EncodeToString(s.sum.Sum(nil)))
+	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first[:s.limit], s.n, hex.EncodeToString(s.sum.Sum(nil)))
 }
 
 // fitting cuts a text to what takes previewShown bytes where a question is kept: quoted, and quoted once more as JSON.

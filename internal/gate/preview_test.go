@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -196,5 +198,48 @@ func TestPreviewIsBounded(t *testing.T) {
 	}
 	if got := fitting(strings.Repeat("x", previewShown)); len(got) != previewShown {
 		t.Error("what fits was cut")
+	}
+}
+
+// TestFailedPreviewKeepsSecrets: the log has no part of a secret that stands where it is cut, and the agent learns nothing of
+// what the tool said.
+func TestFailedPreviewKeepsSecrets(t *testing.T) {
+	w, in, _ := previewing(t, same(""))
+	w.looking = func(_ int, _ bailey.Job, s bailey.Streams) (bailey.Exit, error) {
+		io.WriteString(s.Stderr, strings.Repeat("x", causeKept-3)+"SECRET of the tool")
+		return bailey.Exit{Code: 1}, nil
+	}
+	var log bytes.Buffer
+	g := w.gate()
+	g.Log = slog.New(slog.NewTextHandler(&log, nil))
+	res := g.Do(t.Context(), in)
+	if res.Status != bailey.Refused || res.Executed || strings.Contains(res.Err.Error()+bailey.HintOf(res.Err), "xx") || slices.Contains(w.did, "ask") {
+		t.Errorf("%+v after %q", res, w.did)
+	}
+	if !strings.Contains(log.String(), "xxx") || strings.Contains(log.String(), "SEC") {
+		t.Errorf("logged: %s", &log)
+	}
+}
+
+// TestCutPreviewKeepsSecrets: nor has the question a part of one that stands where a preview is cut, or the digest of what holds
+// it.
+func TestCutPreviewKeepsSecrets(t *testing.T) {
+	for _, long := range []int{previewKept / 2, 2 * previewKept} {
+		show := strings.Repeat("x", previewKept/2-3) + "SECRET" + strings.Repeat("y", long)
+		w, in, q := previewing(t, func(int, bailey.Job) string { return show })
+		for _, c := range []string{show, strings.Repeat("SECRET", 6000) + show} { // as few characters as a page takes
+			show = c
+			if res := w.gate().Do(t.Context(), in); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			if text := q.Preview.Output.Text; strings.Contains(text, "SEC") || !strings.HasPrefix(text, "[1/2: ") {
+				t.Errorf("%d: %.200q", long, text)
+			}
+			whole := newSight(previewKept / 2)
+			io.WriteString(whole, show)
+			if shown := whole.shown(func(s string) string { return masked(s).(string) }); strings.Contains(shown, "SEC") || strings.Contains(shown, "SHA") || len(shown) > previewKept/2+40 {
+				t.Errorf("%d: %d bytes, %.60q…%q", long, len(shown), shown, shown[len(shown)-60:])
+			}
+		}
 	}
 }

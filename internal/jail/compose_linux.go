@@ -176,7 +176,8 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		}
 		return l, l.fits(r.jail)
 	}
-	if err := l.hide(job.Hide); err != nil {
+	var err error
+	if r.absent, err = l.hide(job.Hide); err != nil {
 		return nil, err
 	}
 	return l, l.cover()

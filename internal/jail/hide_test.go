@@ -56,3 +56,26 @@ func TestHide(t *testing.T) {
 		}
 	}
 }
+
+// TestHideWhatCameLater: what was not there when a call was planned, and is when it starts, is not shown either.
+func TestHideWhatCameLater(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(root, "repo/.git/HEAD"), "", 0o644)
+	j, repo := newJail(t, Config{}), filepath.Join(root, "repo")
+	for _, name := range []string{repo + "/.git/config", repo + "/none/config"} {
+		run, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"show", name}, Places: []bailey.Place{place(t, repo, false)}, Hide: []string{name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		put(t, name, "what it says", 0o644)
+		var out strings.Builder
+		exit, err := run.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out})
+		if bailey.KindOf(err) != bailey.Conflict || exit.Code != bailey.NeverRan || out.Len() > 0 {
+			t.Errorf("%s: %v %+v %q", name, err, exit, out.String())
+		}
+	}
+}

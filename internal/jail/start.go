@@ -39,6 +39,7 @@ type run struct {
 	copied  map[string]*copied  // what is executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
 	frozen  map[string]*os.File // what files held when they were asked about, by path
+	absent  []unhidden          // what would be hidden if it were there
 	files   []string            // variables of the files that will be lent
 	loan    loan                // those files, while it runs
 	large   bool                // its words are more than any helper takes
@@ -91,6 +92,9 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 		if now, err := fileIdent(p.file); err != nil || now != p.id {
 			return never, changed(p.file.Name(), err)
 		}
+	}
+	if err := r.hidden(); err != nil {
+		return never, err
 	}
 	last := r.plan.steps[len(r.plan.steps)-1]
 	return r.live(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
