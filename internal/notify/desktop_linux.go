@@ -32,6 +32,14 @@ func newDesktop(c Config) *desktop {
 	return d
 }
 
+// missing says why nothing can be shown; "" where it can.
+func (d *desktop) missing() string {
+	if _, _, err := d.find(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // find returns the program and the address of the bus, or what is missing.
 func (d *desktop) find() (program, bus string, err error) {
 	for _, dir := range filepath.SplitList(d.path) {

@@ -13,13 +13,9 @@ type desktop struct{}
 
 func newDesktop(Config) *desktop { return &desktop{} }
 
-func (*desktop) find() (program, bus string, err error) { return "", "", absent() }
+// missing says why nothing can be shown.
+func (*desktop) missing() string { return absent.Error() }
 
-func absent() error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
-}
+func (*desktop) send(context.Context, Message) (string, error) { return "", absent }
 
-func (d *desktop) send(context.Context, Message) (string, error) {
-	_, _, err := d.find()
-	return "", err
-}
+var absent = &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}

@@ -213,9 +213,7 @@ func (s *Sender) States() []State {
 		st := w.state()
 		st.Where = w.where(now)
 		if w.name == "desktop" {
-			if _, _, err := newDesktop(s.c).find(); err != nil {
-				st.Absent = err.Error()
-			}
+			st.Absent = newDesktop(s.c).missing()
 		}
 		list = append(list, st)
 	}
