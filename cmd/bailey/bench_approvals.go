@@ -258,7 +258,7 @@ func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (
 		all.Go(func() {
 			r := q.ask(ctx, fmt.Sprint(i), patience, func(bailey.Question) { asked <- nil })
 			switch {
-			case r.Status == bailey.Pending && patience == 0:
+			case r.Status == bailey.Pending: // at once, without patience or a place
 				asked <- nil
 			case ctx.Err() == nil:
 				asked <- errors.Join(fmt.Errorf("call %d did not wait: %s", i, r.Status), r.Err)

@@ -20,6 +20,9 @@ import (
 const (
 	// DefaultOpen is how many questions may be open at once when Config says nothing.
 	DefaultOpen = 1000
+	// MaxStay is how many callers stay for an answer at once: each holds its call's plan and two descriptors, some 0.1 MB.
+	// Whoever comes beyond is parked at once.
+	MaxStay = 256
 	// maxTexts bounds the texts of all that are open, in bytes: a gateway that starts reads them from one segment.
 	maxTexts = 8 << 20
 	// DenialTTL is how long the same call is answered by what a person said of it.
@@ -61,6 +64,7 @@ type Queue struct {
 	denied map[string]Denial
 	grants map[bailey.GrantID]Standing
 	drafts map[bailey.GrantID]draft
+	stays  int           // callers that stay
 	ended  chan struct{} // closed by Close
 }
 

@@ -13,8 +13,9 @@ import (
 // stay waits for the answer to e as long as q's caller does, and takes it. Again says that what was granted is somebody
 // else's by now, or counts no longer: the call asks anew.
 func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
-	if q.Patience > 0 {
+	if q.Patience > 0 && u.sit(e) {
 		u.wait(ctx, e, q)
+		u.rise(e)
 	}
 	switch granted, used, reason, failed := u.look(e); {
 	case failed != nil:
@@ -35,8 +36,6 @@ func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey
 
 // wait returns when e is answered or over, its time is up, or the caller leaves.
 func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
-	u.count(e, 1)
-	defer u.count(e, -1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if q.Asked != nil {
@@ -56,10 +55,23 @@ func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
 	}
 }
 
-func (u *Queue) count(e *entry, n int) {
+// sit takes a place for a caller that stays, where there is one.
+func (u *Queue) sit(e *entry) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	e.waits += n
+	if u.stays >= MaxStay {
+		return false
+	}
+	u.stays++
+	e.waits++
+	return true
+}
+
+func (u *Queue) rise(e *entry) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stays--
+	e.waits--
 }
 
 // look tells how e stands.
