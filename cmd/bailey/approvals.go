@@ -19,10 +19,11 @@ import (
 // openQuestion is a question as JSON: one that waits for a person, for its call to come back, or that is over.
 type openQuestion struct {
 	bailey.Question
-	State   string          `json:"state"`           // open, granted, over
-	Waits   bool            `json:"waits"`           // a caller stays for the answer
-	RunBy   time.Time       `json:"runBy,omitzero"`  // of one that is granted
-	Ended   string          `json:"ended,omitempty"` // of one that is over: how
+	State   string          `json:"state"`            // open, granted, over
+	Waits   bool            `json:"waits"`            // a caller stays for the answer
+	RunBy   time.Time       `json:"runBy,omitzero"`   // of one that is granted
+	Lapsed  string          `json:"lapsed,omitempty"` // why what was granted counts no longer
+	Ended   string          `json:"ended,omitempty"`  // of one that is over: how
 	Agent   string          `json:"agent"`
 	Impact  string          `json:"impact"`
 	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
@@ -58,11 +59,12 @@ type questionList struct {
 }
 
 func (a *app) approvalsVerb() *cobra.Command {
+	list := a.approvalsList()
 	cmd := &cobra.Command{
-		Use: "approvals", Short: "What waits for a person",
+		Use: "approvals", Args: cobra.NoArgs, RunE: list.RunE, Short: "What waits for a person",
 		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
 	}
-	cmd.AddCommand(a.approvalsList(), a.approvalsShow(), a.approvalsServe())
+	cmd.AddCommand(list, a.approvalsShow(), a.approvalsServe())
 	return cmd
 }
 
@@ -91,6 +93,8 @@ func (a *app) approvalsList() *cobra.Command {
 
 func (q openQuestion) waits() string {
 	switch {
+	case q.Lapsed != "":
+		return "asked anew when its call comes again: " + q.Lapsed
 	case q.State == stateGranted:
 		return "granted, not used yet"
 	case q.Waits:
@@ -233,7 +237,7 @@ func seen(o approve.Seen) openQuestion {
 	q := newQuestion(o.Question)
 	q.Waits = o.Waits > 0
 	if q.Answers = o.Answers; !o.Granted.IsZero() {
-		q.State, q.RunBy = stateGranted, o.RunBy
+		q.State, q.RunBy, q.Lapsed = stateGranted, o.RunBy, o.Lapsed
 	}
 	return q
 }

@@ -23,6 +23,9 @@ const (
 	// MaxStay is how many callers stay for an answer at once: each holds its call's plan and two descriptors, some 0.1 MB.
 	// Whoever comes beyond is parked at once.
 	MaxStay = 256
+	// maxSession is how many of them may be one session's, or those of an agent's calls that have none: nobody shall ask so
+	// much that others cannot.
+	maxSession = 100
 	// maxTexts bounds the texts of all that are open, in bytes: a gateway that starts reads them from one segment.
 	maxTexts = 8 << 20
 	// DenialTTL is how long the same call is answered by what a person said of it.
@@ -209,11 +212,27 @@ func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 			Message: fmt.Sprintf("%d questions are open, which is as many as may be", len(u.live)),
 			Hint:    "wait until some have been answered or have expired",
 		}
+	case u.ofSession(q) >= min(maxSession, u.c.MaxOpen):
+		return nil, false, &bailey.Error{
+			Kind:    bailey.Unavailable,
+			Message: fmt.Sprintf("this session has asked %d questions that are open, which is as many as it may", maxSession),
+			Hint:    "wait until some have been answered or have expired",
+		}
 	}
 	e = &entry{q: q, over: make(chan struct{})}
 	e.turn.Lock()
 	u.put(e)
 	return e, true, nil
+}
+
+// ofSession counts what is open of the session that asks. The caller has the lock.
+func (u *Queue) ofSession(q bailey.Question) (n int) {
+	for _, e := range u.live {
+		if e.q.Session == q.Session && e.q.Principal.Agent == q.Principal.Agent {
+			n++
+		}
+	}
+	return n
 }
 
 // put lets e into the maps. The caller has the lock.
