@@ -33,6 +33,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
+	"internal/egress":      {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}},
@@ -43,7 +44,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	// programs wire everything and are imported by no one
-	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
+	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway",
 		"internal/jail", "internal/ledger", "internal/mcp", "internal/policy", "internal/redact", "internal/sshsig"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	// for tests alone
