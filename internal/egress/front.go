@@ -22,7 +22,7 @@ const maxHead = 64 << 10
 // for what is said inside of TLS that was opened. Each serves connections that are handed to it.
 func (p *Proxy) servers() (front, inner *http.Server) {
 	server := func(h http.HandlerFunc) *http.Server {
-		s := &http.Server{Handler: seated(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead,
+		s := &http.Server{Handler: seated(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
 			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnContext: withSeat, ConnState: leave, Protocols: new(http.Protocols)}
 		s.Protocols.SetHTTP1(true)
 		return s
@@ -171,17 +171,16 @@ func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, c.life.p.record.refused("http", "", ref))
 		return
 	}
-	g, ref := c.life.admit("http", t)
-	if ref == nil {
-		defer g.release()
-		if !g.entry.Plain {
-			ref = c.life.p.record.refused("http", t.String(), notTLS(g))
-		}
+	if v := c.life.p.list.Decide(t); v.Allowed() && !v.entry.Plain {
+		refuse(w, r, c.life.p.record.refused("http", t.String(), notTLS(t)))
+		return
 	}
+	g, ref := c.life.admit("http", t)
 	if ref != nil {
 		refuse(w, r, ref)
 		return
 	}
+	defer g.release()
 	c.life.relay.serve(w, r, g, "http")
 }
 

@@ -117,7 +117,7 @@ func labelFault(label string) string {
 	for _, b := range []byte(label) {
 		switch {
 		case b >= 0x80:
-			return "its name has letters beyond ASCII: write it encoded (xn--…)"
+			return "its name has letters beyond ASCII: write it encoded, as xn--"
 		case !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '_'):
 			return "its name has a character that no name has"
 		}

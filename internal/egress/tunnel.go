@@ -80,7 +80,7 @@ func (g *grant) judge(h hello, err error) *Refusal {
 	case isTimeout(err):
 		return denied(to+" was given no TLS ClientHello in time", "the endpoint has to say plain: true for what is not TLS, or where the server speaks first")
 	case errors.Is(err, errNotTLS):
-		return notTLS(g)
+		return notTLS(g.target)
 	case err != nil:
 		return denied(to+" is not allowed: "+errHello.Error(), "use another TLS client")
 	case h.hidden && !e.ECH:
@@ -93,8 +93,8 @@ func (g *grant) judge(h hello, err error) *Refusal {
 	return nil
 }
 
-func notTLS(g *grant) *Refusal {
-	return denied("egress to "+g.target.String()+" is allowed over TLS alone, and this is not TLS", "use https, or have the endpoint say plain: true")
+func notTLS(t Target) *Refusal {
+	return denied("egress to "+t.String()+" is allowed over TLS alone, and this is not TLS", "use https, or have the endpoint say plain: true")
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
