@@ -317,3 +317,11 @@ const public, public2 = "93.184.216.34", "93.184.216.35"
 func secretOf(to ...string) Injection {
 	return Injection{Name: "token", Placeholder: "bailey-placeholder-test", Value: bailey.NewSecret("s3cr3t value"), To: to, Headers: []string{"authorization"}, Query: []string{"key"}}
 }
+
+func mustURL(s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
