@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"bailey"
 )
@@ -25,14 +26,24 @@ func (p *Proxy) dial(ctx context.Context, l *life, g *grant) (*outward, *Refusal
 		return p.dialUpstream(ctx, l, g)
 	}
 	why := "it has no address"
-	for _, a := range g.addrs {
-		c, err := p.dialTo(ctx, netip.AddrPortFrom(a, g.target.port))
+	for i, a := range g.addrs {
+		c, err := p.attempt(ctx, netip.AddrPortFrom(a, g.target.port), len(g.addrs)-i)
 		if err == nil {
 			return l.take(c, g, a.String()), nil
 		}
 		why = dialFault(err)
 	}
 	return nil, unreachable(g.target, why)
+}
+
+// attempt has its part of the time that is left, so that an address where nobody answers leaves some to the next.
+func (p *Proxy) attempt(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer cancel()
+	}
+	return p.dialTo(ctx, to)
 }
 
 // dialFault says why a connection was not made, in words that hold nothing of this machine.

@@ -77,10 +77,11 @@ func TestAttackPlaceholder(t *testing.T) {
 	w := newWorld(t)
 	heard := w.told("api.example.com", public)
 	other := w.told("other.example.com", public2)
-	y := w.start(Config{Allow: append(allow("api.example.com:443"), Endpoint{Host: "other.example.com", Port: 443, Inspect: true}), Inject: []Injection{secretOf("api.example.com:443")}})
+	y := w.start(Config{Allow: append(allow("api.example.com:443"), Endpoint{Host: "other.example.com", Port: 443, Inspect: true}, Endpoint{Host: "plain.example.com", Port: 80, Plain: true}), Inject: []Injection{secretOf("api.example.com:443")}})
 	body := func(s string) func(r *http.Request) {
 		return func(r *http.Request) { r.Method, r.Body = "POST", io.NopCloser(strings.NewReader(s)) }
 	}
+	w.names["plain.example.com"] = [][]string{{public}}
 	count := 0
 	for name, ask := range map[string]func(r *http.Request){
 		"another host":          func(r *http.Request) { r.URL.Host = "other.example.com"; r.Header.Set("Authorization", held) },
@@ -112,6 +113,10 @@ func TestAttackPlaceholder(t *testing.T) {
 		if res.StatusCode != 403 || !strings.Contains(string(b), "the placeholder of token stands in") {
 			t.Errorf("%s: %d %q", name, res.StatusCode, b)
 		}
+	}
+	count++
+	if got := y.say("GET http://plain.example.com/?key=" + held + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.Contains(got, "the placeholder of token stands in") {
+		t.Errorf("plain HTTP: %q", got)
 	}
 	if got := w.seen(KindMisused); len(got) != count || got[0].Hint == "" {
 		t.Errorf("%d events of %d: %+v", len(got), count, got)

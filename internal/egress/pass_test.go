@@ -34,7 +34,7 @@ func TestPasses(t *testing.T) {
 // TestForward leads tools that know no proxy to one target.
 func TestForward(t *testing.T) {
 	w := newWorld(t)
-	y := w.start(Config{Allow: []Endpoint{{Host: "git.example.com", Port: 22, Plain: true}}})
+	y := w.start(Config{Allow: append(allow("*.example.org:443", "192.88.98.7:443"), Endpoint{Host: "git.example.com", Port: 22, Plain: true})})
 	w.names["git.example.com"] = [][]string{{public}}
 	ln := w.listen(public + ":22")
 	go func() {
@@ -59,7 +59,10 @@ func TestForward(t *testing.T) {
 	if got, err := io.ReadAll(c); err != nil || string(got) != "SSH-2.0-x\r\nhello" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, target := range []string{"other.example.com:22", "git.example.com:23", "git.example.com"} {
+	if got := y.Names(); len(got) != 1 || got[0] != "git.example.com:22" {
+		t.Errorf("forwarded to are %v", got)
+	}
+	for _, target := range []string{"other.example.com:22", "git.example.com:23", "git.example.com", "a.example.org:443", "*.example.org:443"} {
 		ln, _ := net.Listen("tcp", "127.0.0.1:0")
 		if err := y.Forward(t.Context(), ln, target); err == nil {
 			t.Errorf("%s is forwarded to", target)

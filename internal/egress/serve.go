@@ -27,7 +27,22 @@ func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) err
 		ln.Close()
 		return ref.Err()
 	}
+	if e := p.list.find(t); e.wild {
+		ln.Close()
+		return invalid("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to", "name the host itself, or have the tool use the proxy")
+	}
 	return p.serve(ctx, ln, func(c *client) { c.forward(t) })
+}
+
+// Names are the targets that can be forwarded to, host:port: the entries that are one name each.
+func (p *Proxy) Names() []string {
+	var names []string
+	for _, e := range p.list.entries {
+		if !e.wild && !e.addr.IsValid() {
+			names = append(names, e.String())
+		}
+	}
+	return names
 }
 
 // waiting is how many connections may be saying what they want beside those that are open; more are left to the
