@@ -186,7 +186,7 @@ func TestAttackFrontingBySNI(t *testing.T) {
 			go func() { b, _ := io.ReadAll(c); heard <- b; c.Close() }()
 		}
 	}()
-	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 2 * time.Second}})
+	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 3 * time.Second}})
 	good := clientHello(t, "api.example.com")
 	t.Run("all", func(t *testing.T) {
 		for name, one := range map[string]struct {
@@ -211,6 +211,9 @@ func TestAttackFrontingBySNI(t *testing.T) {
 				t.Parallel()
 				c := y.tunnel("api.example.com:443")
 				c.Write(one.says)
+			if !strings.Contains(one.want, "in time") {
+				c.(*net.TCPConn).CloseWrite()
+			}
 				if !hangsUp(c) {
 					t.Error("the connection stays open")
 				}
@@ -352,6 +355,7 @@ func TestAttackRedirect(t *testing.T) {
 
 // TestAttackSlowly: heads that are endless, or never end, end by themselves (slowloris).
 func TestAttackSlowly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 300 * time.Millisecond}})
 	for _, begin := range []string{"", "CONNECT", "CONNECT api.example.com:443 HTTP/1.1\r\nX: ", "\x05", "\x05\x05\x00", "\x05\x01\x00\x05\x01\x00\x03\xff"} {

@@ -113,6 +113,9 @@ func (s *secret) exchange(r *http.Request, here bool) string {
 	if err != nil || strings.Contains(path, s.Placeholder) || strings.Contains(r.URL.RawPath, s.Placeholder) {
 		return "the path"
 	}
+	if strings.Contains(r.Method, s.Placeholder) {
+		return "the method"
+	}
 	for name, values := range r.Header {
 		if strings.Contains(strings.ToLower(name), strings.ToLower(s.Placeholder)) {
 			return "the name of a header"

@@ -118,6 +118,7 @@ type outward struct {
 	grant    *grant
 	address  string
 	up, down atomic.Int64
+	last     atomic.Int64 // when a byte passed, either way, in nanoseconds
 	expiry   *time.Timer
 	once     sync.Once
 }
@@ -129,10 +130,16 @@ func (l *life) take(c net.Conn, g *grant, address string) *outward {
 	return o
 }
 
+// Read waits on while bytes pass the other way: a long upload has its answer at the end.
 func (o *outward) Read(b []byte) (int, error) {
-	o.Conn.SetReadDeadline(time.Now().Add(o.life.p.limits.Idle))
-	n, err := o.Conn.Read(b)
-	return n, o.spend(&o.down, int64(n), err)
+	for idle := o.life.p.limits.Idle; ; {
+		o.Conn.SetReadDeadline(time.Now().Add(idle))
+		n, err := o.Conn.Read(b)
+		if n == 0 && isTimeout(err) && time.Now().UnixNano()-o.last.Load() < int64(idle) {
+			continue
+		}
+		return n, o.spend(&o.down, int64(n), err)
+	}
 }
 
 func (o *outward) Write(b []byte) (int, error) {
@@ -144,6 +151,9 @@ func (o *outward) Write(b []byte) (int, error) {
 // spend takes bytes from what the call has; err is what is the matter anyway.
 func (o *outward) spend(way *atomic.Int64, n int64, err error) error {
 	way.Add(n)
+	if n > 0 {
+		o.last.Store(time.Now().UnixNano())
+	}
 	if o.life.p.bytes.Add(-n) <= 0 && n > 0 {
 		o.Conn.Close()
 		return o.life.p.exhausted(o.grant)

@@ -82,28 +82,31 @@ func TestAttackLeftOver(t *testing.T) {
 
 // TestAttackIdle: a connection that says nothing ends, and one that trickles does not.
 func TestAttackIdle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	over := w.quiet(public + ":22")
-	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: 400 * time.Millisecond}})
+	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: 1500 * time.Millisecond}})
 	c := y.tunnel("plain.example.com:22")
-	for range 8 {
+	for range 12 {
 		if _, err := io.WriteString(c, "x"); err != nil {
 			t.Fatalf("a connection that trickles was ended: %v", err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond)
 	}
 	if !hangsUp(c) {
 		t.Error("an idle connection stays")
 	}
 	<-over
-	if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 8 {
+	y.stop()
+	if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 12 {
 		t.Errorf("events %+v", e)
 	}
 }
 
 // TestLife: a connection has an end, whatever passes.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	w.quiet(public + ":22")
@@ -325,4 +328,35 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 	w.await(KindFailed, "refused")
+}
+
+// TestLongUpload: what is being sent for longer than the idle time, and answered only then, is not idle.
+func TestLongUpload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(rw, n, err)
+	})
+	for _, inspect := range []bool{false, true} {
+		y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}, Limits: Limits{Idle: 1500 * time.Millisecond}})
+		r, out := io.Pipe()
+		go func() {
+			for range 12 {
+				time.Sleep(150 * time.Millisecond)
+				io.WriteString(out, "x")
+			}
+			out.Close()
+		}()
+		res, err := y.client().Post("https://api.example.com/", "text/plain", r)
+		if err != nil {
+			t.Errorf("inspected %v: %v", inspect, err)
+			continue
+		}
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if string(b) != "12 <nil>" {
+			t.Errorf("inspected %v: %q", inspect, b)
+		}
+	}
 }

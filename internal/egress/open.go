@@ -132,6 +132,7 @@ func (c *client) openTLS(g *grant) {
 		return
 	}
 	c.grant = g
+	c.SetDeadline(time.Time{})
 	s.at(g.p.inner, conn)
 }
 

@@ -94,6 +94,7 @@ func TestAttackPlaceholder(t *testing.T) {
 		"another parameter":     func(r *http.Request) { r.URL.RawQuery = "q=" + held },
 		"an escaped parameter":  func(r *http.Request) { r.URL.RawQuery = "q=bailey%2Dplaceholder%2Dtest" },
 		"a parameter's name":    func(r *http.Request) { r.URL.RawQuery = held + "=1" },
+		"the method":            func(r *http.Request) { r.Method = held },
 		"the path":              func(r *http.Request) { r.URL.Path = "/a/" + held },
 		"the body":              body(held),
 		"the body, over pieces": body(strings.Repeat("x", 32<<10-7) + held + strings.Repeat("y", 1<<20)),

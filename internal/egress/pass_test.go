@@ -11,11 +11,13 @@ import (
 func TestPasses(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
+	w.host("open.example.com", "93.184.216.36", 443, echo)
 	w.host("deep.in.example.org", public2, 8443, echo)
-	y := w.start(Config{Allow: allow("api.example.com:443", "*.example.org:8443")})
+	y := w.start(Config{Allow: append(allow("api.example.com:443", "*.example.org:8443"), Endpoint{Host: "open.example.com", Port: 443, Inspect: true})})
 	for url, want := range map[string]string{
 		"https://api.example.com/a":          "200 HTTP/2.0 api.example.com /a",
 		"https://API.example.com/b":          "200 HTTP/2.0 api.example.com /b",
+		"https://open.example.com/d":         "200 HTTP/2.0 open.example.com /d",
 		"https://deep.in.example.org:8443/c": "200 HTTP/2.0 deep.in.example.org:8443 /c",
 	} {
 		if got, err := y.get(url); err != nil || !strings.EqualFold(got, want) {
@@ -23,10 +25,10 @@ func TestPasses(t *testing.T) {
 		}
 	}
 	y.stop()
-	if got := w.seen(KindClosed); len(got) != 3 || got[0].Up == 0 || got[0].Down == 0 || got[0].Via != "connect" {
+	if got := w.seen(KindClosed); len(got) != 4 || got[0].Up == 0 || got[0].Down == 0 || got[0].Via != "connect" {
 		t.Errorf("events %+v", got)
 	}
-	if y.Totals().Connections != 3 || y.open.Load() != 0 {
+	if y.Totals().Connections != 4 || y.open.Load() != 0 {
 		t.Errorf("totals %+v, %d open", y.Totals(), y.open.Load())
 	}
 }
