@@ -211,9 +211,9 @@ func TestAttackFrontingBySNI(t *testing.T) {
 				t.Parallel()
 				c := y.tunnel("api.example.com:443")
 				c.Write(one.says)
-			if !strings.Contains(one.want, "in time") {
-				c.(*net.TCPConn).CloseWrite()
-			}
+				if !strings.Contains(one.want, "in time") {
+					c.(*net.TCPConn).CloseWrite()
+				}
 				if !hangsUp(c) {
 					t.Error("the connection stays open")
 				}

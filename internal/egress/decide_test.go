@@ -48,6 +48,12 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %q, want %q", target, got, want)
 		}
 	}
+	nested, _ := NewAllowlist([]Endpoint{{Host: "*.example.com", Port: 443, Private: true}, {Host: "*.a.example.com", Port: 443}, {Host: "x.a.example.com", Port: 443, Plain: true}, {Host: "*.com.example", Port: 443}})
+	for name, want := range map[string]string{"b.example.com": "*.example.com:443", "b.a.example.com": "*.a.example.com:443", "x.a.example.com": "x.a.example.com:443", "a.example.com": "*.example.com:443"} {
+		if got := nested.Decide(Target{name: name, port: 443}).entry; got.String() != want {
+			t.Errorf("%s falls to %s, want %s", name, got, want)
+		}
+	}
 	if (Verdict{}).Allowed() || (Verdict{}).Refusal() == nil {
 		t.Error("the zero verdict allows")
 	}

@@ -120,8 +120,8 @@ func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 // connect is CONNECT: a refusal ends the connection, so that nothing that was sent along is read as the next request.
 func (c *client) connect(w http.ResponseWriter, r *http.Request) {
 	t, ref := ParseTarget(r.RequestURI)
-	if ref == nil && (r.ContentLength != 0 || len(r.TransferEncoding) > 0) {
-		ref = malformed(r.RequestURI, "CONNECT has no body")
+	if ref == nil && r.ContentLength != 0 {
+		ref = malformed(r.RequestURI, "CONNECT has no body") // in chunks its length is -1
 	}
 	if ref != nil {
 		c.life.p.record.refused("connect", "", ref)

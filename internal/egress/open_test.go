@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"bailey"
@@ -192,6 +193,7 @@ func TestAttackFrontingByHost(t *testing.T) {
 		"TRACE / HTTP/1.1\r\nHost: api.example.com\r\n":                                                                                          "403",
 		"GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n": "403",
 		"GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n":                                          "403",
+		"GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n":                               "403",
 	} {
 		if got := inside(head + "\r\n"); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %q", head, got)
@@ -385,6 +387,24 @@ func TestUpstream(t *testing.T) {
 	for _, s := range []string{"https://proxy.example:443", "socks5://proxy.example:1080", "http://", "http://x/path", "http://x?y"} {
 		if _, err := New(Config{Upstream: mustURL(s)}); bailey.KindOf(err) != bailey.Invalid {
 			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// TestSearched finds a placeholder however a body comes, and looks no further than it says.
+func TestSearched(t *testing.T) {
+	p, err := New(Config{Allow: allow("api.example.com:443"), Inject: []Injection{secretOf("api.example.com:443")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &grant{p: p, entry: p.list.entries[0], via: "connect", target: p.list.entries[0].Target}
+	for text, want := range map[string]bool{"x" + held: true, strings.Repeat("x", maxSearched-len(held)) + held: true, "x" + held[1:] + held[:5]: false,
+		strings.Repeat("x", maxSearched) + held: false, "": false} {
+		for name, r := range map[string]io.Reader{"byte by byte": iotest.OneByteReader(strings.NewReader(text)), "at once": strings.NewReader(text)} {
+			got, err := io.ReadAll(&searched{ReadCloser: io.NopCloser(r), g: g, left: maxSearched})
+			if (err != nil) != want || err == nil && string(got) != text {
+				t.Errorf("%d bytes %s: %v", len(text), name, err)
+			}
 		}
 	}
 }
