@@ -158,8 +158,8 @@ func previewed(p bailey.Preview) []field {
 		return nil
 	}
 	out := []field{{label: "preview", text: commandLine(p.Argv)}}
-	for _, line := range block(p.Output.Text) {
-		out = append(out, field{text: "│ " + line})
+	for line := range strings.Lines(p.Output.Text) {
+		out = append(out, field{text: "│ " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")})
 	}
 	return out
 }
