@@ -150,10 +150,24 @@ func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion
 	if len(l.Approvals) != 1 {
 		return openQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
 	}
-	q := l.Approvals[0]
-	if text, err := canon.Parse(q.Text); err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	return l.Approvals[0].read(id)
+}
+
+// read is a question with what its text says of it. Beside the text stand how it is, who has answered, and where its rules
+// are.
+func (o openQuestion) read(id string) (openQuestion, error) {
+	text, err := canon.Parse(o.Text)
+	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
+		return openQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
+	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
+	for i := range text.Rules {
+		if i < len(o.Rules) && o.Rules[i].ID == text.Rules[i].ID {
+			text.Rules[i].Source = o.Rules[i].Source
+		}
+	}
+	q := newQuestion(text)
+	q.State, q.Waits, q.RunBy, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Ended, o.Answers
 	return q, nil
 }
 
