@@ -384,3 +384,32 @@ func FuzzBearer(f *testing.F) {
 		}
 	})
 }
+
+// TestIssueAfterTheClockWentBack: sessions of an hour that is still to come are no reason to begin none.
+func TestIssueAfterTheClockWentBack(t *testing.T) {
+	now := time.Now().Add(time.Hour)
+	s := NewSessions(nil, (&issueNotes{}).note)
+	s.now = func() time.Time { return now }
+	for range 2 * maxIssuance {
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+	}
+	now = now.Add(-time.Hour)
+	bearer, _, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		t.Error(err)
+	}
+	for range maxIssuance - 1 {
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := s.Issue(t.Context(), localAgent()); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("of as many as one likes: %v", err)
+	}
+}
