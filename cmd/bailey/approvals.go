@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -252,11 +253,40 @@ func seen(o approve.Seen) openQuestion {
 	return q
 }
 
+// Bounds in bytes of what a list shows of each question: a thousand of them, every byte escaped, have to fit a frame.
+const maxListedInputs, maxListedArgv = 256, 512
+
+// brief is what a list shows: what an agent wrote is cut, for nobody can answer what a list of theirs keeps from being seen.
+func (o *openQuestion) brief() {
+	o.Text, o.Preview = "", ""
+	o.Inputs = cutAt(o.Inputs, maxListedInputs)
+	room := maxListedArgv
+	for i, arg := range o.Argv {
+		if o.Argv[i] = cutAt(arg, room); len(arg) > room {
+			o.Argv = o.Argv[:i+1]
+			break
+		}
+		room -= len(arg)
+	}
+	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
+}
+
+// cutAt is s, or its beginning with a word of that.
+func cutAt(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
 // together sorts what is alike behind the oldest of it, and keeps the list short: its questions have their digests.
 func together(list []openQuestion) {
 	first := map[string]int{}
 	for i := range list {
-		list[i].Text = ""
+		list[i].brief()
 		if _, ok := first[list[i].Alike]; !ok {
 			first[list[i].Alike] = i
 		}
