@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -154,10 +155,24 @@ func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion
 	if len(l.Approvals) != 1 {
 		return openQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
 	}
-	q := l.Approvals[0]
-	if text, err := canon.Parse(q.Text); err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	return l.Approvals[0].read(id)
+}
+
+// read is a question with what its text says of it. Beside the text stand how it is, who has answered, and where its rules
+// are.
+func (o openQuestion) read(id string) (openQuestion, error) {
+	text, err := canon.Parse(o.Text)
+	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
+		return openQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
+	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
+	for i := range text.Rules {
+		if i < len(o.Rules) && o.Rules[i].ID == text.Rules[i].ID {
+			text.Rules[i].Source = o.Rules[i].Source
+		}
+	}
+	q := newQuestion(text)
+	q.State, q.Waits, q.RunBy, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Ended, o.Answers
 	return q, nil
 }
 
@@ -242,11 +257,40 @@ func seen(o approve.Seen) openQuestion {
 	return q
 }
 
+// Bounds in bytes of what a list shows of each question: a thousand of them, every byte escaped, have to fit a frame.
+const maxListedInputs, maxListedArgv = 256, 512
+
+// brief is what a list shows: what an agent wrote is cut, for nobody can answer what a list of theirs keeps from being seen.
+func (o *openQuestion) brief() {
+	o.Text, o.Preview = "", ""
+	o.Inputs = cutAt(o.Inputs, maxListedInputs)
+	room := maxListedArgv
+	for i, arg := range o.Argv {
+		if o.Argv[i] = cutAt(arg, room); len(arg) > room {
+			o.Argv = o.Argv[:i+1]
+			break
+		}
+		room -= len(arg)
+	}
+	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
+}
+
+// cutAt is s, or its beginning with a word of that.
+func cutAt(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
 // together sorts what is alike behind the oldest of it, and keeps the list short: its questions have their digests.
 func together(list []openQuestion) {
 	first := map[string]int{}
 	for i := range list {
-		list[i].Text = ""
+		list[i].brief()
 		if _, ok := first[list[i].Alike]; !ok {
 			first[list[i].Alike] = i
 		}

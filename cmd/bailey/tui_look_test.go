@@ -38,6 +38,41 @@ func TestShownIsBound(t *testing.T) {
 	}
 }
 
+// TestCommandLineShowsWhatIsBound: nor is it what approve, approvals show and the answers over HTTP have of it.
+func TestCommandLineShowsWhatIsBound(t *testing.T) {
+	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}}, Impact: "mutating, irreversible",
+		Inputs: []bailey.Input{{Name: "branch", Shown: bailey.Shown{Text: "main"}}}, Preview: bailey.Preview{Argv: []bailey.Shown{{Text: "git"}}, Output: bailey.Shown{Text: "drops it"}},
+		Contents: bailey.NotBound, Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Role: "sre", Level: bailey.SignedTouch, Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
+	asked.Text = canon.Text(asked, nil)
+	asked.Digest = canon.Digest(asked.Text)
+	lie := openQuestion{Question: asked, State: stateOpen, Waits: true, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Impact: "readOnly", Preview: "adds one",
+		Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless"}}, Count: 1, Answers: []approve.Event{{Name: "bob", Granted: true, Level: bailey.SignedTouch}}}
+	lie.Call = "git.status"
+	got, err := lie.read("a-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := got.words()
+	for _, want := range []string{"git main", "drops it", "call      git.push branch=main, by claude", "impact    mutating, irreversible", "unbound", "main-asks (push.cedar:3): released",
+		"2 answers that is signed-touch, each by somebody with sre", "bob has granted it"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("it does not say %q:\n%s", want, words)
+		}
+	}
+	for _, no := range []string{"side", "adds one", "harmless", "readOnly", "git.status", "ada"} {
+		if strings.Contains(words, no) {
+			t.Errorf("it says %q:\n%s", no, words)
+		}
+	}
+	if got.State != stateOpen || !got.Waits || got.Call != "git.push" {
+		t.Errorf("%+v", got)
+	}
+	lie.Digest = canon.Digest("another")
+	if q, err := lie.read("a-1"); !errors.Is(err, bailey.Denied) || q.Text != "" {
+		t.Errorf("another digest: %+v, %v", q, err)
+	}
+}
+
 // TestSearchWords: words of a search are the flags of receipts list, and what is none is refused.
 func TestSearchWords(t *testing.T) {
 	now := time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)

@@ -162,8 +162,8 @@ func previewed(p bailey.Preview) []field {
 		return nil
 	}
 	label, out := "shows", []field(nil)
-	for _, line := range block(p.Output.Text) {
-		out = append(out, field{label: label, text: "│ " + line})
+	for line := range strings.Lines(p.Output.Text) {
+		out = append(out, field{label: label, text: "│ " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")})
 		label = ""
 	}
 	return out
