@@ -162,6 +162,7 @@ type Capability struct {
 	schema *schema
 	args   []element
 	looks  [][]element         // of the preview
+	binds  []bound             // of its arguments
 	quote  func(string) string // nil: as it is
 }
 

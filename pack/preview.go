@@ -18,6 +18,7 @@ type preview struct {
 	Env     map[string]string `json:"env,omitempty"` // beside the capability's own
 	Timeout time.Duration     `json:"timeout,omitempty"`
 	Covers  bool              `json:"covers,omitempty"` // what it shows is all that matters of the path inputs
+	Bind    []bind            `json:"bind,omitempty"`
 }
 
 // Bounds of a preview: a person waits for it, and it runs again once there is an answer.
@@ -81,12 +82,13 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 }
 
 // preview reads the key of that name, which speaks of inputs and so comes after the schema.
-func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element) {
+func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element, binds []bound) {
 	if n == nil {
-		return nil
+		return nil, nil
 	}
 	p := &preview{}
 	var lines []ast.Node
+	var bind ast.Node
 	env := map[string]string{}
 	seen := r.fields(n, "preview", map[string]func(ast.Node){
 		"command": r.command(&p.Command),
@@ -94,6 +96,7 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element)
 		"env":     r.variables(env),
 		"timeout": r.within(maxLookTime, &p.Timeout),
 		"covers":  r.covers(&p.Covers),
+		"bind":    func(n ast.Node) { bind = n },
 	})
 	r.need(n, "preview", seen, "args")
 	for name := range env {
@@ -111,7 +114,7 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element)
 		p.Env = maps.Clone(env)
 	}
 	m.Preview = p
-	return looks
+	return looks, r.binds(bind, m, s, p)
 }
 
 // lines reads one command line, or a list of them.

@@ -60,7 +60,8 @@ func TestPreviewRendersAsTheCallDoes(t *testing.T) {
 // A preview is part of what a capability means.
 func TestPreviewIsInTheDigest(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range []string{"{args: [a]}", "{args: [b]}", "{args: [a], covers: contents}", "{args: [a], timeout: 1s}", "{args: [a], command: cat}", "{args: [a], env: {X: y}}", "{args: [[a], [a]]}"} {
+	for _, p := range []string{"{args: [a]}", "{args: [b]}", "{args: [a], covers: contents}", "{args: [a], timeout: 1s}", "{args: [a], command: cat}", "{args: [a], env: {X: y}}", "{args: [[a], [a]]}",
+		"{args: [a], bind: [{look: 1, pattern: (a), argument: --, as: '{{ shown }}'}]}", "{args: [a], bind: [{look: 1, pattern: (b), argument: --, as: '{{ shown }}'}]}"} {
 		d := previewing(t, p).Digest
 		if seen[d] {
 			t.Errorf("%s has the digest of another", p)

@@ -23,6 +23,10 @@ const (
 	causeKept    = 1 << 10  // of what a failed one said, for the gateway's log
 )
 
+// maxLooking bounds the command lines of previews that run at once, of all calls together: they run before any budget
+// counts a call, and each is a cage.
+const maxLooking = 4
+
 // foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
 // looked at. A call that cannot be shown cannot be asked about.
 func (c *course) foresee(ctx context.Context) (err error) {
@@ -43,7 +47,10 @@ func (c *course) foresee(ctx context.Context) (err error) {
 			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
 		}
 	}
-	seen, shown, err := c.peek(ctx)
+	seen, err := c.peek(ctx)
+	if err == nil {
+		err = c.bind(ctx, paths, seen)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err
@@ -51,9 +58,26 @@ func (c *course) foresee(ctx context.Context) (err error) {
 		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
 			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
 	}
-	c.seen = sha256.Sum256([]byte(seen))
-	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(seen)}
+	whole, shown := c.told(seen)
+	c.seen = sha256.Sum256([]byte(whole))
+	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(whole)}
 	return nil
+}
+
+// bind has the call pass what was shown, where its manifest says so, and plans the run anew with that: whatever becomes of
+// what the tool would have looked up by itself, the question and the run have the same argument. Nothing that policy decides
+// upon is changed by it.
+func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sight) (err error) {
+	if !c.manifest.Binds() {
+		return nil
+	}
+	c.argv, err = c.manifest.Bind(c.input, paths, func(look int) (string, bool) {
+		return string(seen[look].first), seen[look].n <= int64(seen[look].limit)
+	})
+	if err != nil {
+		return err
+	}
+	return c.plan(ctx)
 }
 
 // stillShown looks again, between the answer and the run. Whoever answered has seen what would happen then.
@@ -61,27 +85,37 @@ func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	if seen, _, err := c.peek(ctx); err != nil || sha256.Sum256([]byte(seen)) != c.seen {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
-			Hint: "call again, so that a person is asked about what would happen now"}
+	seen, err := c.peek(ctx)
+	if err == nil {
+		if whole, _ := c.told(seen); sha256.Sum256([]byte(whole)) == c.seen {
+			return nil
+		}
 	}
-	return nil
+	return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
+		Hint: "call again, so that a person is asked about what would happen now"}
 }
 
-// peek runs the preview and returns what it showed, and how that may be read, its command lines at once, for a person waits. Of several, what each
-// showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
-func (c *course) peek(ctx context.Context) (whole, shown string, err error) {
+// peek runs the preview and returns what each of its command lines showed. They run at once, for a person waits.
+func (c *course) peek(ctx context.Context) ([]*sight, error) {
 	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
 	var looking sync.WaitGroup
 	for i, job := range c.looks {
 		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
 	}
 	looking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return seen, nil
+}
+
+// told is what a preview showed, and how that may be read. Of several command lines, what each showed stands behind a
+// line that says how much that is, so that nothing can pass from one to the next.
+func (c *course) told(seen []*sight) (whole, shown string) {
 	var all, text strings.Builder
 	for i, s := range seen {
-		if errs[i] != nil {
-			return "", "", errs[i]
-		}
 		head := ""
 		if len(seen) > 1 {
 			head = fmt.Sprintf("[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
@@ -89,7 +123,7 @@ func (c *course) peek(ctx context.Context) (whole, shown string, err error) {
 		all.WriteString(head + s.String())
 		text.WriteString(head + s.shown(c.hide))
 	}
-	return all.String(), text.String(), nil
+	return all.String(), text.String()
 }
 
 func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
@@ -98,6 +132,12 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 			err = c.caught(p)
 		}
 	}()
+	select {
+	case c.looking <- struct{}{}:
+		defer func() { <-c.looking }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	run, err := c.Runners[c.manifest.Isolation].Plan(ctx, job)
 	if err != nil {
 		return nil, err
