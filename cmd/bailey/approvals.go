@@ -140,8 +140,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 	return cmd
 }
 
-// questionOf asks for one question, and sees that its text is the one that its digest names. What else is shown of it is
-// read from the text here.
+// questionOf asks for one question, and sees that its text is the one that its digest names. What is shown of the call is
+// read from the text here: nothing that stands beside it can say otherwise.
 func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion, error) {
 	var l questionList
 	if err := c.Look(ctx, gateway.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
@@ -151,10 +151,27 @@ func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion
 		return openQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
 	}
 	q := l.Approvals[0]
-	if text, err := canon.Parse(q.Text); err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	text, err := canon.Parse(q.Text)
+	if err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
+		return openQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
-	return q, nil
+	return q.as(text), nil
+}
+
+// as is q with all that its text says read from the text. How it stands, and where a rule is written, no text has.
+func (q openQuestion) as(text bailey.Question) openQuestion {
+	text.Text, text.Digest, text.Subject, text.Alike = q.Text, q.Digest, q.Subject, q.Alike
+	for i := range text.Rules {
+		if i < len(q.Rules) && q.Rules[i].ID == text.Rules[i].ID {
+			text.Rules[i].Source = q.Rules[i].Source
+		}
+	}
+	o := newQuestion(text)
+	o.State, o.Waits, o.RunBy, o.Ended = q.State, q.Waits, q.RunBy, q.Ended
+	if q.Answers != nil {
+		o.Answers = q.Answers
+	}
+	return o
 }
 
 // words are the text with what helps to read it: nothing of these is bound but the text.

@@ -98,15 +98,7 @@ func (o openQuestion) bound() (tui.Question, error) {
 	if err != nil {
 		return tui.Question{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s cannot be shown", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
-	q := o.inList()
-	bound.Text, bound.Digest, bound.Subject, bound.Alike = o.Text, o.Digest, o.Subject, o.Alike
-	for i := range bound.Rules {
-		if i < len(o.Rules) && o.Rules[i].ID == bound.Rules[i].ID {
-			bound.Rules[i].Source = o.Rules[i].Source
-		}
-	}
-	q.Question, q.Agent = bound, bound.Principal.Agent
-	return q, nil
+	return o.as(bound).inList(), nil
 }
 
 func (d *tuiDesk) Receipts(ctx context.Context, words string, before uint64) (tui.Receipts, error) {

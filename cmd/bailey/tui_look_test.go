@@ -18,7 +18,7 @@ func TestShownIsBound(t *testing.T) {
 		Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
 	asked.Text = canon.Text(asked, nil)
 	lie := openQuestion{Question: asked, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless", Count: 1}},
-		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch}}}
+		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch, Granted: true}}}
 	lie.Call, lie.Expires = "git.status", time.Unix(9999, 0)
 	got, err := lie.bound()
 	if err != nil {
@@ -29,6 +29,20 @@ func TestShownIsBound(t *testing.T) {
 	}
 	if got.Rules[0].Source != "push.cedar:3" || got.Answers[0].Name != "bob" || got.Text != asked.Text {
 		t.Errorf("%+v", got)
+	}
+	lie.Impact, lie.Preview, lie.Roles, lie.Count = "readOnly, reversible", "nothing", []string{"anybody"}, 1
+	lie.State, lie.Waits, lie.RunBy = stateGranted, true, time.Unix(500, 0)
+	parsed, err := canon.Parse(lie.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := lie.as(parsed)
+	if words := shown.words(); strings.Contains(words, "by ada") || strings.Contains(words, "side") || strings.Contains(words, "harmless") || strings.Contains(words, "anybody") || strings.Contains(words, "nothing") ||
+		!strings.Contains(words, "git main") || !strings.Contains(words, "2 answers") || !strings.Contains(words, "push.cedar:3") || !strings.Contains(words, "bob has granted it") {
+		t.Errorf("%s", words)
+	}
+	if shown.State != stateGranted || !shown.Waits || !shown.RunBy.Equal(lie.RunBy) || shown.Text != asked.Text || shown.Expires.Equal(lie.Expires) {
+		t.Errorf("%+v", shown)
 	}
 	for name, text := range map[string]string{"another's": strings.Replace(asked.Text, `"a-1"`, `"a-2"`, 1), "cut": asked.Text[:len(asked.Text)-2], "none": ""} {
 		lie.Text = text
