@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"bailey"
 )
@@ -63,7 +64,7 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 			w.total -= len(a)
 		}
 		w.args, w.operands = w.args[:before], operands
-		if err := w.element(b.element(word)); err != nil {
+		if err := w.element(b.as.with(word)); err != nil {
 			return nil, err
 		}
 		if len(w.args) != before+1 { // an input that it wants has no value
@@ -104,9 +105,42 @@ func (b *bound) find(output string) (word string, ok bool) {
 	return word, len(word) <= maxTaken && !strings.HasPrefix(word, "-") && (word != "" || !b.as.parts[0].shown)
 }
 
-// element is what is passed, with the word in its place.
-func (b *bound) element(word string) element {
-	e := element{parts: slices.Clone(b.as.parts), text: b.as.text}
+// Follows reports whether a command line of the preview speaks of what another one showed, and so runs after that.
+func (m *Capability) Follows(look int) bool {
+	return slices.ContainsFunc(m.looks[look], func(e element) bool { return e.shows() })
+}
+
+// Shown is what the first argument of bind is taken from an output, for the command lines that follow.
+func (m *Capability) Shown(seen func(look int) (output string, whole bool)) (string, error) {
+	if len(m.binds) == 0 {
+		return "", nil
+	}
+	b := &m.binds[0]
+	output, whole := seen(b.look)
+	word, ok := b.find(output)
+	if !whole || !ok || word == "" {
+		return "", m.unshown(b.look)
+	}
+	return word, nil
+}
+
+func (e element) shows() bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool { return p.shown })
+}
+
+func filled(elements []element, word string) []element {
+	out := slices.Clone(elements)
+	for i, e := range out {
+		if e.shows() {
+			out[i] = e.with(word)
+		}
+	}
+	return out
+}
+
+// with is e with the word in its place.
+func (e element) with(word string) element {
+	e.parts = slices.Clone(e.parts)
 	for i := range e.parts {
 		if e.parts[i].shown {
 			e.parts[i] = part{text: word}
@@ -119,8 +153,13 @@ func (b *bound) element(word string) element {
 }
 
 // binds reads the key bind of a preview, whose command lines and inputs are known by now.
-func (r *reader) binds(n ast.Node, m *manifest, s *schema, p *preview) (list []bound) {
+func (r *reader) binds(at *token.Token, n ast.Node, m *manifest, s *schema, p *preview) (list []bound) {
 	if n == nil {
+		for _, line := range p.Looks {
+			if slices.ContainsFunc(line, shownWord().MatchString) {
+				r.fault(at, "{{ shown }} wants a bind that says what that is")
+			}
+		}
 		return nil
 	}
 	items := r.items(n, "bind")
@@ -132,14 +171,14 @@ func (r *reader) binds(n ast.Node, m *manifest, s *schema, p *preview) (list []b
 		before := len(r.faults)
 		d := bind{}
 		var asAt, patternAt, argumentAt, lookAt ast.Node
-		at := func(p *ast.Node, read func(ast.Node)) func(ast.Node) {
+		node := func(p *ast.Node, read func(ast.Node)) func(ast.Node) {
 			return func(n ast.Node) { *p = n; read(n) }
 		}
 		seen := r.fields(item, "an argument of bind", map[string]func(ast.Node){
-			"argument": at(&argumentAt, r.text("argument", &d.Argument)),
-			"as":       at(&asAt, r.text("as", &d.As)),
-			"look":     at(&lookAt, r.count("look", maxLooks, &d.Look)),
-			"pattern":  at(&patternAt, r.text("pattern", &d.Pattern)),
+			"argument": node(&argumentAt, r.text("argument", &d.Argument)),
+			"as":       node(&asAt, r.text("as", &d.As)),
+			"look":     node(&lookAt, r.count("look", maxLooks, &d.Look)),
+			"pattern":  node(&patternAt, r.text("pattern", &d.Pattern)),
 		})
 		r.need(item, "an argument of bind", seen, "argument", "as", "look", "pattern")
 		if len(r.faults) > before {
@@ -151,6 +190,9 @@ func (r *reader) binds(n ast.Node, m *manifest, s *schema, p *preview) (list []b
 		}
 		if slices.ContainsFunc(list, func(o bound) bool { return o.at == b.at }) {
 			r.fault(tokenOf(argumentAt), "bind has the argument %q twice", clip(d.Argument))
+		}
+		if len(list) == 0 && b.look < len(p.Looks) && slices.ContainsFunc(p.Looks[b.look], shownWord().MatchString) {
+			r.fault(tokenOf(lookAt), "look %d would follow itself", d.Look)
 		}
 		b.pattern = r.whole(patternAt, d.Pattern)
 		b.as = r.showing(asAt, d.As, s)
@@ -195,11 +237,24 @@ func (r *reader) whole(n ast.Node, pattern string) *regexp.Regexp {
 	return nil
 }
 
+// following reads a command line of a preview, which may speak of what another one showed.
+func (r *reader) following(n ast.Node, args []string, s *schema) (elements []element) {
+	items := r.items(n, "args")
+	for i, text := range args {
+		if shownWord().MatchString(text) {
+			elements = append(elements, r.showing(items[i], text, s))
+			continue
+		}
+		elements = append(elements, r.templates(&ast.SequenceNode{Values: items[i : i+1]}, args[i:i+1], s)...)
+	}
+	return elements
+}
+
 // showing reads a template with {{ shown }} in it, once, where it cannot choose an option.
 func (r *reader) showing(n ast.Node, text string, s *schema) (e element) {
 	where := shownWord().FindAllStringIndex(text, -1)
 	if len(where) != 1 {
-		r.fault(tokenOf(n), "as wants {{ shown }} once, found %d", len(where))
+		r.fault(tokenOf(n), "an argument has {{ shown }} once, found %d", len(where))
 		return e
 	}
 	before := len(r.faults)

@@ -45,6 +45,26 @@ func TestBind(t *testing.T) {
 	}
 }
 
+// TestFollows: a command line can speak of what another one showed.
+func TestFollows(t *testing.T) {
+	m := previewing(t, `{args: [[a], [of, "x={{ shown }}", "{{ input.width }}"]], bind: [{look: 1, pattern: 'is (\w*)', argument: "{{ input.dir }}", as: "{{ shown }}"}]}`)
+	jobs, err := m.Preview(map[string]any{"dir": "x", "width": json.Number("9")}, map[string]string{"dir": "/w/x"}, nil, "it")
+	if err != nil || len(jobs) != 2 || m.Follows(0) || !m.Follows(1) || !slices.Equal(jobs[1].Args, []string{"of", "x=it", "9"}) {
+		t.Fatalf("%+v, %v", jobs, err)
+	}
+	if word, err := m.Shown(showing("is it", "")); err != nil || word != "it" {
+		t.Error(word, err)
+	}
+	for _, output := range []string{"", "is ", "is -it", "is it\n"} {
+		if word, err := m.Shown(showing(output, "")); bailey.KindOf(err) != bailey.Invalid || word != "" {
+			t.Errorf("%q: %q, %v", output, word, err)
+		}
+	}
+	if word, err := previewing(t, "{args: [a]}").Shown(nil); err != nil || word != "" {
+		t.Error(word, err)
+	}
+}
+
 // TestBindRefuses: an output that is anything else than what the manifest says is none to take an argument from, and no
 // error repeats it.
 func TestBindRefuses(t *testing.T) {

@@ -66,7 +66,9 @@
 // argument, an element of the backend's args as it stands there, it passes as, where {{ shown }} is what the one group of
 // pattern matched. The pattern (RE2) has to match all that the command line look wrote, from end to end; where it does
 // not, or what it found is no printable word or begins with a dash, the call is refused and asks nobody. An argument that
-// is not passed at all, as one of a flag that is not set, reads nothing. A call that is allowed without being asked
+// is not passed at all, as one of a flag that is not set, reads nothing. A command line of the preview that has {{ shown }}
+// itself runs after the others, and is about what the first of bind found: what is told of a name is then told of what is
+// passed. When the preview runs again, it is about the same. A call that is allowed without being asked
 // has no preview, and passes argument.
 //
 // # Schema

@@ -181,12 +181,14 @@ func TestParseRefuses(t *testing.T) {
 		{"bind of two groups", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)(y)', argument: '--', as: '{{ shown }}'}]}`, `pattern wants one group, which is what was shown; found 2`},
 		{"bind of a pattern that is none", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x', argument: '--', as: '{{ shown }}'}]}`, `pattern is not a regular expression`},
 		{"bind of a pattern that would not end", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)\Q', argument: '--', as: '{{ shown }}'}]}`, `pattern is not a regular expression`},
-		{"bind that shows nothing", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: 'x'}]}`, `10:86: as wants {{ shown }} once, found 0`},
-		{"bind that shows twice", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}{{shown}}'}]}`, `as wants {{ shown }} once, found 2`},
+		{"bind that shows nothing", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: 'x'}]}`, `10:86: an argument has {{ shown }} once, found 0`},
+		{"bind that shows twice", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}{{shown}}'}]}`, `an argument has {{ shown }} once, found 2`},
 		{"bind that chooses the option", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '-{{ shown }}'}]}`, `{{ shown }} would choose the option`},
 		{"bind of an unknown input", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}{{ input.dri }}'}]}`, `input.dri is not in the inputSchema; did you mean "dir"?`},
 		{"bind twice", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}'}, {look: 1, pattern: '(y)', argument: '--', as: 'y{{ shown }}'}]}`, `bind has the argument "--" twice`},
-		{"shown elsewhere", "timeout: 30s", `preview: {args: ["{{ shown }}"]}`, "is no placeholder"},
+		{"shown elsewhere", "timeout: 30s", `preview: {args: ["{{ shown }}"]}`, "10:14: {{ shown }} wants a bind"},
+		{"shown that follows itself", "timeout: 30s", "preview: {args: ['x{{ shown }}'], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "look 1 would follow itself"},
+		{"shown as an option", "timeout: 30s", "preview: {args: [[a], ['-{{ shown }}']], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "would choose the option"},
 		{"credential in no kind of file", "env: DEMO_TOKEN}", "env: DEMO_TOKEN, file: please}", "file wants true or false"},
 		{"output schema", "timeout: 30s", "outputSchema: {type: object}", "this version cannot check the output"},
 		{"validators", "timeout: 30s", "validators: [{type: RequiredPath}]", "this version cannot run validators"},
@@ -342,7 +344,8 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	for _, p := range []string{`{args: [-l, "{{ input.dir }}"], covers: contents}`, `{command: cat, args: [[a], ["{{ input.all | flag: \"-a\" }}"]], env: {X: y}, timeout: 5s}`,
-		`{args: [a], bind: [{look: 1, pattern: "x (y*)\\n", argument: "{{ input.dir }}", as: "z={{ shown }}"}]}`} {
+		`{args: [a], bind: [{look: 1, pattern: "x (y*)\\n", argument: "{{ input.dir }}", as: "z={{ shown }}"}]}`,
+		`{args: [[a], ["{{ shown }}"]], bind: [{look: 1, pattern: "(y*)", argument: "{{ input.dir }}", as: "{{ shown }}"}]}`} {
 		f.Add([]byte(strings.Replace(sample, "timeout: 30s", "preview: "+p, 1)))
 	}
 	f.Add([]byte("a: &a [*a]"))
@@ -360,7 +363,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("incomplete: %+v", c)
 			}
 			env := c.Job(nil, nil).Env
-			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}})
+			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}}, "")
 			for _, j := range looks {
 				if env = append(env, j.Env...); j.Timeout > maxLookTime || len(j.EnvNames)+len(j.FileNames) > 0 || j.Places[0].Write {
 					t.Errorf("no mere look: %+v", j)

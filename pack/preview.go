@@ -50,7 +50,8 @@ func (m *Capability) Covers() bool { return m.spec.Preview != nil && m.spec.Prev
 
 // Preview returns the command lines that show what a checked call would do, in their order; none where the manifest has
 // no preview. They are rendered as the call's own arguments are. Nothing is lent to them, and every place is only read.
-func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place) ([]bailey.Job, error) {
+// Shown stands in those that follow others, see [Capability.Follows].
+func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place, shown string) ([]bailey.Job, error) {
 	p := m.spec.Preview
 	if p == nil {
 		return nil, nil
@@ -61,7 +62,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 	}
 	var jobs []bailey.Job
 	for _, look := range m.looks {
-		args, err := m.render(look, input, paths)
+		args, err := m.render(filled(look, shown), input, paths)
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +108,14 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element,
 	for _, line := range lines {
 		var args []string
 		r.texts("args", &args)(line)
-		looks = append(looks, r.templates(line, args, s))
+		looks = append(looks, r.following(line, args, s))
 		p.Looks = append(p.Looks, args)
 	}
 	if len(env) > 0 {
 		p.Env = maps.Clone(env)
 	}
 	m.Preview = p
-	return looks, r.binds(bind, m, s, p)
+	return looks, r.binds(tokenOf(n), bind, m, s, p)
 }
 
 // lines reads one command line, or a list of them.

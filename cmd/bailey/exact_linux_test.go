@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/internal/canon"
@@ -61,6 +62,36 @@ func TestAttackPushAfterTheSecondLook(t *testing.T) {
 		if !strings.Contains(argvOf(q), " "+granted+":refs/heads/main") || !strings.Contains(text, "pushes "+granted) || !strings.Contains(text, "\""+granted+":refs/heads/main\"") {
 			t.Errorf("the question has\n%s", text)
 		}
+	}
+}
+
+// TestAttackPushBetweenLooks: whoever moves the branch once its commit was read has the commits of another one shown no more
+// than pushed.
+func TestAttackPushBetweenLooks(t *testing.T) {
+	o, src, _, push := pushing(t)
+	o.refuse = true
+	harmless := plain(t, src, "rev-parse", "main")
+	evil := commitOf(t, src, "evil")
+	moved := make(chan struct{})
+	o.look = func(j bailey.Job) func() {
+		if strings.Contains(strings.Join(j.Args, " "), "pushes") {
+			return func() {
+				plain(t, src, "update-ref", "refs/heads/main", harmless)
+				close(moved)
+			}
+		}
+		select {
+		case <-moved: // what else looks, looks later
+		case <-time.After(5 * time.Second):
+		}
+		return func() {}
+	}
+	push(nil)
+	if seen := o.asked[0].Preview.Output.Text; !strings.Contains(seen, "pushes "+evil) || !strings.Contains(seen, "adds "+evil) || !strings.Contains(seen, "\n2\n") {
+		t.Errorf("it shows\n%s", seen)
+	}
+	if plain(t, src, "rev-parse", "main") != harmless {
+		t.Error("the branch was not moved")
 	}
 }
 

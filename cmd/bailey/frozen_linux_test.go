@@ -52,8 +52,9 @@ type office struct {
 	answer func(q bailey.Question) // what happens while somebody looks
 	files  []bailey.LentFile
 	refuse bool
-	open   bool   // nobody is asked
-	before func() // happens when what was granted starts
+	open   bool                              // nobody is asked
+	before func()                            // happens when what was granted starts
+	look   func(j bailey.Job) (after func()) // happens before and after each look of a preview
 }
 
 func newOffice(t *testing.T) *office {
@@ -63,7 +64,7 @@ func newOffice(t *testing.T) *office {
 func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "cat")
-	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}}
+	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -125,17 +126,20 @@ type watched struct {
 
 func (w watched) Plan(ctx context.Context, j bailey.Job) (bailey.Run, error) {
 	run, err := w.Runner.Plan(ctx, j)
-	return watchedRun{run, w.o, !w.o.open && !slices.ContainsFunc(j.Places, func(p bailey.Place) bool { return p.Write })}, err
+	return watchedRun{run, w.o, j, !w.o.open && !slices.ContainsFunc(j.Places, func(p bailey.Place) bool { return p.Write })}, err
 }
 
 type watchedRun struct {
 	bailey.Run
 	o    *office
+	job  bailey.Job
 	look bool
 }
 
 func (r watchedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
-	if !r.look {
+	if r.look {
+		defer r.o.look(r.job)()
+	} else {
 		r.o.before()
 	}
 	return r.Run.Start(ctx, lent, s)

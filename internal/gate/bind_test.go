@@ -20,6 +20,9 @@ func TestShownIsPassed(t *testing.T) {
 	if res.Err != nil || !w.happened("run -- id=abc") || w.happened("run -- hello") {
 		t.Fatalf("%v: %q", res.Err, w.did)
 	}
+	if w.looked != 4 || !w.happened("run --look about=abc") || len(q.Preview.Argv) != 6 || q.Preview.Argv[5].Text != "about=abc" {
+		t.Errorf("what follows does not follow: %q, %v", w.did, q.Preview.Argv)
+	}
 	if len(q.Argv) != 3 || q.Argv[2].Text != "id=abc" || q.Argv[2].Value.Reveal() != "id=abc" {
 		t.Errorf("the question has %v", q.Argv)
 	}
@@ -86,7 +89,7 @@ func TestFewLookAtOnce(t *testing.T) {
 	for range 20 {
 		calls.Go(func() {
 			c := &course{Gate: g, manifest: m, run: &fakeRun{w: w}, looks: []bailey.Job{look, look, look}}
-			if _, err := c.peek(t.Context()); err != nil {
+			if err := c.peek(t.Context(), make([]*sight, 3), func(int) bool { return true }); err != nil {
 				t.Error(err)
 			}
 		})

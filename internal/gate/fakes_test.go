@@ -124,7 +124,7 @@ capabilities:
     description: send what was shown
     backend: {type: subprocess, command: send, args: ["--", "{{ input.word }}"]}
     preview:
-      args: [[--look, "{{ input.word }}"]]
+      args: [[--look, "{{ input.word }}"], [--look, "about={{ shown }}"]]
       bind: [{look: 1, pattern: 'is (\w+)\n', argument: "{{ input.word }}", as: "id={{ shown }}"}]
     risk: low
     sideEffectClass: mutating

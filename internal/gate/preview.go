@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -37,17 +38,10 @@ func (c *course) foresee(ctx context.Context) (err error) {
 	for _, p := range c.places {
 		paths[p.Input] = p.Path
 	}
-	if c.looks, err = c.manifest.Preview(c.input, paths, c.places); err != nil || len(c.looks) == 0 {
+	if err = c.prepare(paths, ""); err != nil || len(c.looks) == 0 {
 		return err
 	}
-	c.preview = bailey.Preview{}
-	for i := range c.looks {
-		c.looks[i].Session = c.call.Session.ID
-		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
-			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
-		}
-	}
-	seen, err := c.peek(ctx)
+	seen, err := c.foresight(ctx, paths)
 	if err == nil {
 		err = c.bind(ctx, paths, seen)
 	}
@@ -64,6 +58,47 @@ func (c *course) foresee(ctx context.Context) (err error) {
 	return nil
 }
 
+// foresight looks for the first time. What follows what another command line showed is about that, and not about what has the
+// same name by then; the second look has all of them as they are now.
+func (c *course) foresight(ctx context.Context, paths map[string]string) ([]*sight, error) {
+	seen := make([]*sight, len(c.looks))
+	if err := c.peek(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
+		return seen, err
+	}
+	word, err := c.manifest.Shown(outputs(seen))
+	if err == nil {
+		err = c.prepare(paths, word)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return seen, c.peek(ctx, seen, c.manifest.Follows)
+}
+
+// prepare renders the preview.
+func (c *course) prepare(paths map[string]string, word string) (err error) {
+	c.looks, err = c.manifest.Preview(c.input, paths, c.places, word)
+	c.preview = bailey.Preview{}
+	for i := range c.looks {
+		c.looks[i].Session = c.call.Session.ID
+		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
+			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
+		}
+	}
+	return err
+}
+
+// outputs is what command lines showed, as far as it was kept whole.
+func outputs(seen []*sight) func(look int) (string, bool) {
+	return func(look int) (string, bool) {
+		s := seen[look]
+		if s == nil {
+			return "", false
+		}
+		return string(s.first), s.n <= int64(s.limit)
+	}
+}
+
 // bind has the call pass what was shown, where its manifest says so, and plans the run anew with that: whatever becomes of
 // what the tool would have looked up by itself, the question and the run have the same argument. Nothing that policy decides
 // upon is changed by it.
@@ -71,10 +106,7 @@ func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sigh
 	if !c.manifest.Binds() {
 		return nil
 	}
-	c.argv, err = c.manifest.Bind(c.input, paths, func(look int) (string, bool) {
-		return string(seen[look].first), seen[look].n <= int64(seen[look].limit)
-	})
-	if err != nil {
+	if c.argv, err = c.manifest.Bind(c.input, paths, outputs(seen)); err != nil {
 		return err
 	}
 	return c.plan(ctx)
@@ -85,7 +117,8 @@ func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	seen, err := c.peek(ctx)
+	seen := make([]*sight, len(c.looks))
+	err := c.peek(ctx, seen, func(int) bool { return true })
 	if err == nil {
 		if whole, _ := c.told(seen); sha256.Sum256([]byte(whole)) == c.seen {
 			return nil
@@ -95,20 +128,23 @@ func (c *course) stillShown(ctx context.Context) error {
 		Hint: "call again, so that a person is asked about what would happen now"}
 }
 
-// peek runs the preview and returns what each of its command lines showed. They run at once, for a person waits.
-func (c *course) peek(ctx context.Context) ([]*sight, error) {
-	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
+// peek runs command lines of the preview and fills in what each showed. They run at once, for a person waits.
+func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) bool) error {
+	errs := make([]error, len(c.looks))
 	var looking sync.WaitGroup
 	for i, job := range c.looks {
+		if !which(i) {
+			continue
+		}
 		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
 	}
 	looking.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return seen, nil
+	return nil
 }
 
 // told is what a preview showed, and how that may be read. Of several command lines, what each showed stands behind a

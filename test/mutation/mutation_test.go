@@ -125,7 +125,7 @@ var mutations = []struct {
 	{"what cannot be shown is not asked", "internal/gate/preview.go",
 		"	case exit.Code != 0:", "	case false:", "./internal/gate"},
 	{"what was shown is what is passed", "internal/gate/preview.go",
-		"	c.argv, err = c.manifest.Bind(", "	_, err = c.manifest.Bind(", "./internal/gate"},
+		"	if c.argv, err = c.manifest.Bind(", "	if _, err = c.manifest.Bind(", "./internal/gate"},
 	{"a preview is lent nothing", "pack/preview.go",
 		"j.EnvNames, j.FileNames, j.Timeout = nil, nil, p.Timeout", "j.Timeout = p.Timeout", "./pack"},
 	{"a preview writes nowhere", "pack/preview.go",
