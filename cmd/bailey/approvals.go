@@ -145,8 +145,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 	return cmd
 }
 
-// questionOf asks for one question, and sees that its text is the one that its digest names. What else is shown of it is
-// read from the text here.
+// questionOf asks for one question, and sees that its text is the one that its digest names. What is shown of the call is
+// read from the text here: nothing that stands beside it can say otherwise.
 func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion, error) {
 	var l questionList
 	if err := c.Look(ctx, gateway.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
@@ -172,7 +172,7 @@ func (o openQuestion) read(id string) (openQuestion, error) {
 		}
 	}
 	q := newQuestion(text)
-	q.State, q.Waits, q.RunBy, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Ended, o.Answers
+	q.State, q.Waits, q.RunBy, q.Lapsed, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Lapsed, o.Ended, o.Answers
 	return q, nil
 }
 

@@ -17,8 +17,9 @@ func TestShownIsBound(t *testing.T) {
 	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}},
 		Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
 	asked.Text = canon.Text(asked, nil)
+	asked.Digest = canon.Digest(asked.Text)
 	lie := openQuestion{Question: asked, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless", Count: 1}},
-		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch}}}
+		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch, Granted: true}}}
 	lie.Call, lie.Expires = "git.status", time.Unix(9999, 0)
 	got, err := lie.bound()
 	if err != nil {
@@ -29,6 +30,19 @@ func TestShownIsBound(t *testing.T) {
 	}
 	if got.Rules[0].Source != "push.cedar:3" || got.Answers[0].Name != "bob" || got.Text != asked.Text {
 		t.Errorf("%+v", got)
+	}
+	lie.Impact, lie.Preview, lie.Roles, lie.Count = "readOnly, reversible", "nothing", []string{"anybody"}, 1
+	lie.State, lie.Waits, lie.RunBy = stateGranted, true, time.Unix(500, 0)
+	shown, err := lie.read("a-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := shown.words(); strings.Contains(words, "by ada") || strings.Contains(words, "side") || strings.Contains(words, "harmless") || strings.Contains(words, "anybody") || strings.Contains(words, "nothing") ||
+		!strings.Contains(words, "git main") || !strings.Contains(words, "2 answers") || !strings.Contains(words, "push.cedar:3") || !strings.Contains(words, "bob has granted it") {
+		t.Errorf("%s", words)
+	}
+	if shown.State != stateGranted || !shown.Waits || !shown.RunBy.Equal(lie.RunBy) || shown.Text != asked.Text || shown.Expires.Equal(lie.Expires) {
+		t.Errorf("%+v", shown)
 	}
 	for name, text := range map[string]string{"another's": strings.Replace(asked.Text, `"a-1"`, `"a-2"`, 1), "cut": asked.Text[:len(asked.Text)-2], "none": ""} {
 		lie.Text = text

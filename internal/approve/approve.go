@@ -270,7 +270,8 @@ func isClosed(c <-chan struct{}) bool {
 const maxQuestion = 56 << 10
 
 // written is q with its text. One that no entry of the ledger could hold is refused: what is not recorded whole cannot be
-// asked. The values are let go of: what is shown and kept is the text.
+// asked. How long it would be is not said: the agent would learn how much a preview showed before anybody let it. The values
+// are let go of: what is shown and kept is the text.
 func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 	q.Text = canon.Text(q, u.c.Key)
 	q.Digest = canon.Digest(q.Text)
@@ -279,7 +280,7 @@ func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 		return q, err
 	}
 	if len(b) > maxQuestion {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the question would be longer than the ledger holds: nobody can be asked",
 			Hint: "pass less in the arguments of one call"}
 	}
 	forget(&q)
