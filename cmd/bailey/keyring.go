@@ -86,7 +86,7 @@ func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	by, err := k.Find(public)
 	if _, held := by.(brokerKey); err == nil && held {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "the log's key is the broker's, which announces no key after it",
-			Hint: "keep it: nobody but the broker has it; another key wants another ledger: end the gateway, move ledger/ and checkpoint of the home away together, and keep them"}
+			Hint: "keep it: nobody but the broker has it; another key wants another ledger: end the gateway, and move ledger/, checkpoint and checkpoint.cosigned of the home aside together"}
 	}
 	return err
 }
