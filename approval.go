@@ -69,7 +69,8 @@ type Question struct {
 	Until        time.Time    `json:"-"`       // what is granted runs by then at the latest
 	Text         string       `json:"text"`
 	Digest       string       `json:"digest"` // SHA-256 of Text, hex
-	// Subject is one for all questions about the same call of the same session, and Alike for those of every session.
+	// Subject is one for all questions about the same call of the same session, and Alike for those of every session that
+	// would run the same, however it was spelt.
 	Subject string `json:"subject"`
 	Alike   string `json:"alike"`
 

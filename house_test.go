@@ -33,6 +33,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
+	"internal/egress":      {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
@@ -45,7 +46,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
-	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/gate", "internal/gateway",
+	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway",
 		"internal/jail", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
 		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},

@@ -53,12 +53,23 @@
 //	  env: {LESS: x}                        # beside the capability's own variables
 //	  timeout: 5s                           # of each; 10s unless said, at most 30s
 //	  covers: contents
+//	  bind:
+//	    - {look: 1, pattern: 'id ([0-9a-f]{40})\n', argument: "{{ input.name }}", as: "{{ shown }}"}
 //
 // A preview is what a person who is asked about a call sees of what it would do. It looks only: every path input is
 // read-only to it, and nothing is lent. What it writes to stdout is part of the question, and it runs again between the
 // answer and the call, which does not run if it then says something else. With covers: contents the manifest promises
 // that what it shows is all that matters of the files and directories that the call names; without, the question says that
 // their contents are not bound.
+//
+// With bind a call that is asked about passes what was shown, and not a name that could lead elsewhere by then: in place of
+// argument, an element of the backend's args as it stands there, it passes as, where {{ shown }} is what the one group of
+// pattern matched. The pattern (RE2) has to match all that the command line look wrote, from end to end; where it does
+// not, or what it found is no printable word or begins with a dash, the call is refused and asks nobody. An argument that
+// is not passed at all, as one of a flag that is not set, reads nothing. A command line of the preview that has {{ shown }}
+// itself runs after the others, and is about what the first of bind found: what is told of a name is then told of what is
+// passed. When the preview runs again, it is about the same. A call that is allowed without being asked
+// has no preview, and passes argument.
 //
 // # Schema
 //
@@ -162,6 +173,7 @@ type Capability struct {
 	schema *schema
 	args   []element
 	looks  [][]element         // of the preview
+	binds  []bound             // of its arguments
 	quote  func(string) string // nil: as it is
 }
 

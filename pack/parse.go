@@ -141,7 +141,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
-		c.looks = r.preview(at.preview, &m, c.schema)
+		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 	}
 	if len(r.faults) == before {
 		c.fill(m)

@@ -170,6 +170,25 @@ func TestParseRefuses(t *testing.T) {
 		{"preview that sets again", "timeout: 30s", "preview: {args: [x], env: {COLUMNS: \"1\"}}", "preview sets COLUMNS, which the capability sets itself"},
 		{"preview that covers more", "timeout: 30s", "preview: {args: [x], covers: everything}", `covers is one of contents, found "everything"`},
 		{"preview with another key", "timeout: 30s", "preview: {args: [x], shell: true}", `preview has no key "shell"`},
+		{"bind in words", "timeout: 30s", `preview: {args: [[a], [b]], bind: x}`, `bind wants a list`},
+		{"bind of nothing", "timeout: 30s", `preview: {args: [[a], [b]], bind: []}`, `bind wants one to 4 arguments, found 0`},
+		{"bind without all", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `10:40: an argument of bind wants look`},
+		{"bind with another key", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, shell: true, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `an argument of bind has no key "shell"`},
+		{"bind of a look that is none", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 3, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `10:47: look 3 is none: the preview has 2`},
+		{"bind of look zero", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 0, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `look wants an integer from 1`},
+		{"bind of another argument", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: --evil, as: '{{ shown }}'}]}`, `argument wants one of the backend's args as it stands there, once; "--evil" is none`},
+		{"bind without a group", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: 'x', argument: '--', as: '{{ shown }}'}]}`, `pattern wants one group, which is what was shown; found 0`},
+		{"bind of two groups", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)(y)', argument: '--', as: '{{ shown }}'}]}`, `pattern wants one group, which is what was shown; found 2`},
+		{"bind of a pattern that is none", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x', argument: '--', as: '{{ shown }}'}]}`, `pattern is not a regular expression`},
+		{"bind of a pattern that would not end", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)\Q', argument: '--', as: '{{ shown }}'}]}`, `pattern is not a regular expression`},
+		{"bind that shows nothing", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: 'x'}]}`, `10:86: an argument has {{ shown }} once, found 0`},
+		{"bind that shows twice", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}{{shown}}'}]}`, `an argument has {{ shown }} once, found 2`},
+		{"bind that chooses the option", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '-{{ shown }}'}]}`, `{{ shown }} would choose the option`},
+		{"bind of an unknown input", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}{{ input.dri }}'}]}`, `input.dri is not in the inputSchema; did you mean "dir"?`},
+		{"bind twice", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: '--', as: '{{ shown }}'}, {look: 1, pattern: '(y)', argument: '--', as: 'y{{ shown }}'}]}`, `bind has the argument "--" twice`},
+		{"shown elsewhere", "timeout: 30s", `preview: {args: ["{{ shown }}"]}`, "10:14: {{ shown }} wants a bind"},
+		{"shown that follows itself", "timeout: 30s", "preview: {args: ['x{{ shown }}'], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "look 1 would follow itself"},
+		{"shown as an option", "timeout: 30s", "preview: {args: [[a], ['-{{ shown }}']], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "would choose the option"},
 		{"credential in no kind of file", "env: DEMO_TOKEN}", "env: DEMO_TOKEN, file: please}", "file wants true or false"},
 		{"output schema", "timeout: 30s", "outputSchema: {type: object}", "this version cannot check the output"},
 		{"validators", "timeout: 30s", "validators: [{type: RequiredPath}]", "this version cannot run validators"},
@@ -324,7 +343,9 @@ func FuzzParse(f *testing.F) {
 			f.Add(data)
 		}
 	}
-	for _, p := range []string{`{args: [-l, "{{ input.dir }}"], covers: contents}`, `{command: cat, args: [[a], ["{{ input.all | flag: \"-a\" }}"]], env: {X: y}, timeout: 5s}`} {
+	for _, p := range []string{`{args: [-l, "{{ input.dir }}"], covers: contents}`, `{command: cat, args: [[a], ["{{ input.all | flag: \"-a\" }}"]], env: {X: y}, timeout: 5s}`,
+		`{args: [a], bind: [{look: 1, pattern: "x (y*)\\n", argument: "{{ input.dir }}", as: "z={{ shown }}"}]}`,
+		`{args: [[a], ["{{ shown }}"]], bind: [{look: 1, pattern: "(y*)", argument: "{{ input.dir }}", as: "{{ shown }}"}]}`} {
 		f.Add([]byte(strings.Replace(sample, "timeout: 30s", "preview: "+p, 1)))
 	}
 	f.Add([]byte("a: &a [*a]"))
@@ -342,7 +363,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("incomplete: %+v", c)
 			}
 			env := c.Job(nil, nil).Env
-			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}})
+			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}}, "")
 			for _, j := range looks {
 				if env = append(env, j.Env...); j.Timeout > maxLookTime || len(j.EnvNames)+len(j.FileNames) > 0 || j.Places[0].Write {
 					t.Errorf("no mere look: %+v", j)
@@ -350,6 +371,12 @@ func FuzzParse(f *testing.F) {
 			}
 			if len(c.Previews()) != len(looks) && err == nil {
 				t.Errorf("%d looks, %v", len(looks), err)
+			}
+			for _, said := range []string{"", "-x", "x y\n", strings.Repeat("y", 300)} {
+				args, err := c.Bind(nil, nil, func(int) (string, bool) { return said, true })
+				if plain, _ := c.Render(nil, nil); err == nil && len(args) != len(plain) {
+					t.Errorf("%q in place of %q", args, plain)
+				}
 			}
 			for _, kv := range env {
 				name, _, _ := strings.Cut(kv, "=")

@@ -18,6 +18,7 @@ type preview struct {
 	Env     map[string]string `json:"env,omitempty"` // beside the capability's own
 	Timeout time.Duration     `json:"timeout,omitempty"`
 	Covers  bool              `json:"covers,omitempty"` // what it shows is all that matters of the path inputs
+	Bind    []bind            `json:"bind,omitempty"`
 }
 
 // Bounds of a preview: a person waits for it, and it runs again once there is an answer.
@@ -49,7 +50,8 @@ func (m *Capability) Covers() bool { return m.spec.Preview != nil && m.spec.Prev
 
 // Preview returns the command lines that show what a checked call would do, in their order; none where the manifest has
 // no preview. They are rendered as the call's own arguments are. Nothing is lent to them, and every place is only read.
-func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place) ([]bailey.Job, error) {
+// Shown stands in those that follow others, see [Capability.Follows].
+func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place, shown string) ([]bailey.Job, error) {
 	p := m.spec.Preview
 	if p == nil {
 		return nil, nil
@@ -60,7 +62,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 	}
 	var jobs []bailey.Job
 	for _, look := range m.looks {
-		args, err := m.render(look, input, paths)
+		args, err := m.render(filled(look, shown), input, paths)
 		if err != nil {
 			return nil, err
 		}
@@ -81,12 +83,13 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 }
 
 // preview reads the key of that name, which speaks of inputs and so comes after the schema.
-func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element) {
+func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element, binds []bound) {
 	if n == nil {
-		return nil
+		return nil, nil
 	}
 	p := &preview{}
 	var lines []ast.Node
+	var bind ast.Node
 	env := map[string]string{}
 	seen := r.fields(n, "preview", map[string]func(ast.Node){
 		"command": r.command(&p.Command),
@@ -94,6 +97,7 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element)
 		"env":     r.variables(env),
 		"timeout": r.within(maxLookTime, &p.Timeout),
 		"covers":  r.covers(&p.Covers),
+		"bind":    func(n ast.Node) { bind = n },
 	})
 	r.need(n, "preview", seen, "args")
 	for name := range env {
@@ -104,14 +108,14 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element)
 	for _, line := range lines {
 		var args []string
 		r.texts("args", &args)(line)
-		looks = append(looks, r.templates(line, args, s))
+		looks = append(looks, r.following(line, args, s))
 		p.Looks = append(p.Looks, args)
 	}
 	if len(env) > 0 {
 		p.Env = maps.Clone(env)
 	}
 	m.Preview = p
-	return looks
+	return looks, r.binds(tokenOf(n), bind, m, s, p)
 }
 
 // lines reads one command line, or a list of them.

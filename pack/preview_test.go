@@ -21,7 +21,7 @@ func TestPreviewOnlyLooks(t *testing.T) {
 	m := previewing(t, `{args: [["-1", "{{ input.all | flag: \"-a\" }}", --, "{{ input.dir }}"], [--version]], env: {LINES: "3"}, timeout: 5s, covers: contents}`)
 	input, paths := map[string]any{"dir": "x", "all": true}, map[string]string{"dir": "/w/x"}
 	places := []bailey.Place{{Input: "dir", Path: "/w/x", Write: true}}
-	jobs, err := m.Preview(input, paths, places)
+	jobs, err := m.Preview(input, paths, places, "")
 	if err != nil || len(jobs) != 2 || len(m.Previews()) != 2 || !m.Covers() {
 		t.Fatal(jobs, err)
 	}
@@ -45,14 +45,14 @@ func TestPreviewOnlyLooks(t *testing.T) {
 
 func TestPreviewRendersAsTheCallDoes(t *testing.T) {
 	m := previewing(t, `{command: stat, args: ["{{ input.width }}", "{{ input.dir }}"]}`)
-	jobs, err := m.Preview(map[string]any{"dir": "x"}, map[string]string{"dir": "/w/x"}, nil)
+	jobs, err := m.Preview(map[string]any{"dir": "x"}, map[string]string{"dir": "/w/x"}, nil, "")
 	if err != nil || len(jobs) != 1 || jobs[0].Command != "stat" || !slices.Equal(jobs[0].Args, []string{"/w/x"}) || jobs[0].Timeout != defaultLookFor || m.Covers() {
 		t.Errorf("%+v, %v", jobs, err)
 	}
-	if _, err := m.Preview(map[string]any{"dir": "x"}, nil, nil); bailey.KindOf(err) != bailey.Internal {
+	if _, err := m.Preview(map[string]any{"dir": "x"}, nil, nil, ""); bailey.KindOf(err) != bailey.Internal {
 		t.Errorf("a path that was never opened: %v", err)
 	}
-	if jobs, err := mustParse(t, sample).Capabilities[0].Preview(nil, nil, nil); jobs != nil || err != nil {
+	if jobs, err := mustParse(t, sample).Capabilities[0].Preview(nil, nil, nil, ""); jobs != nil || err != nil {
 		t.Error(jobs, err)
 	}
 }
@@ -60,7 +60,8 @@ func TestPreviewRendersAsTheCallDoes(t *testing.T) {
 // A preview is part of what a capability means.
 func TestPreviewIsInTheDigest(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range []string{"{args: [a]}", "{args: [b]}", "{args: [a], covers: contents}", "{args: [a], timeout: 1s}", "{args: [a], command: cat}", "{args: [a], env: {X: y}}", "{args: [[a], [a]]}"} {
+	for _, p := range []string{"{args: [a]}", "{args: [b]}", "{args: [a], covers: contents}", "{args: [a], timeout: 1s}", "{args: [a], command: cat}", "{args: [a], env: {X: y}}", "{args: [[a], [a]]}",
+		"{args: [a], bind: [{look: 1, pattern: (a), argument: --, as: '{{ shown }}'}]}", "{args: [a], bind: [{look: 1, pattern: (b), argument: --, as: '{{ shown }}'}]}"} {
 		d := previewing(t, p).Digest
 		if seen[d] {
 			t.Errorf("%s has the digest of another", p)

@@ -19,6 +19,7 @@ type part struct {
 	input string
 	def   *string // the text where the input has no value
 	flag  string  // the word that true stands for
+	shown bool    // stands for what a preview showed, in bind alone
 }
 
 // alone reports whether the element is nothing but one placeholder.

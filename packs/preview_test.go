@@ -29,7 +29,17 @@ func looksOf(t *testing.T, id bailey.CapabilityID, input map[string]any, paths m
 	for _, in := range m.PathInputs() {
 		places = append(places, bailey.Place{Input: in.Name, Path: paths[in.Name], Write: in.Write})
 	}
-	jobs, err := m.Preview(clean, paths, places)
+	jobs, err := m.Preview(clean, paths, places, "")
+	if err == nil && m.Binds() {
+		word, failed := m.Shown(func(look int) (string, bool) {
+			j := jobs[look]
+			return run(t, j.Dir, false, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, j.Env...), j.Command, j.Args...), true
+		})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		jobs, err = m.Preview(clean, paths, places, word)
+	}
 	if err != nil || len(jobs) == 0 {
 		t.Fatal(jobs, err)
 	}

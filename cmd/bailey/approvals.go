@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -19,10 +20,11 @@ import (
 // openQuestion is a question as JSON: one that waits for a person, for its call to come back, or that is over.
 type openQuestion struct {
 	bailey.Question
-	State   string          `json:"state"`           // open, granted, over
-	Waits   bool            `json:"waits"`           // a caller stays for the answer
-	RunBy   time.Time       `json:"runBy,omitzero"`  // of one that is granted
-	Ended   string          `json:"ended,omitempty"` // of one that is over: how
+	State   string          `json:"state"`            // open, granted, over
+	Waits   bool            `json:"waits"`            // a caller stays for the answer
+	RunBy   time.Time       `json:"runBy,omitzero"`   // of one that is granted
+	Lapsed  string          `json:"lapsed,omitempty"` // why what was granted counts no longer
+	Ended   string          `json:"ended,omitempty"`  // of one that is over: how
 	Agent   string          `json:"agent"`
 	Impact  string          `json:"impact"`
 	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
@@ -58,11 +60,12 @@ type questionList struct {
 }
 
 func (a *app) approvalsVerb() *cobra.Command {
+	list := a.approvalsList()
 	cmd := &cobra.Command{
-		Use: "approvals", Short: "What waits for a person",
+		Use: "approvals", Args: cobra.NoArgs, RunE: list.RunE, Short: "What waits for a person",
 		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
 	}
-	cmd.AddCommand(a.approvalsList(), a.approvalsShow(), a.approvalsServe())
+	cmd.AddCommand(list, a.approvalsShow(), a.approvalsServe())
 	return cmd
 }
 
@@ -91,6 +94,8 @@ func (a *app) approvalsList() *cobra.Command {
 
 func (q openQuestion) waits() string {
 	switch {
+	case q.Lapsed != "":
+		return "asked anew when its call comes again: " + q.Lapsed
 	case q.State == stateGranted:
 		return "granted, not used yet"
 	case q.Waits:
@@ -140,8 +145,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 	return cmd
 }
 
-// questionOf asks for one question, and sees that its text is the one that its digest names. What else is shown of it is
-// read from the text here.
+// questionOf asks for one question, and sees that its text is the one that its digest names. What is shown of the call is
+// read from the text here: nothing that stands beside it can say otherwise.
 func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion, error) {
 	var l questionList
 	if err := c.Look(ctx, gateway.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
@@ -150,10 +155,24 @@ func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion
 	if len(l.Approvals) != 1 {
 		return openQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
 	}
-	q := l.Approvals[0]
-	if text, err := canon.Parse(q.Text); err != nil || canon.Digest(q.Text) != q.Digest || string(q.ID) != id || text.ID != q.ID {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", q.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	return l.Approvals[0].read(id)
+}
+
+// read is a question with what its text says of it. Beside the text stand how it is, who has answered, and where its rules
+// are.
+func (o openQuestion) read(id string) (openQuestion, error) {
+	text, err := canon.Parse(o.Text)
+	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
+		return openQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
 	}
+	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
+	for i := range text.Rules {
+		if i < len(o.Rules) && o.Rules[i].ID == text.Rules[i].ID {
+			text.Rules[i].Source = o.Rules[i].Source
+		}
+	}
+	q := newQuestion(text)
+	q.State, q.Waits, q.RunBy, q.Lapsed, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Lapsed, o.Ended, o.Answers
 	return q, nil
 }
 
@@ -233,16 +252,45 @@ func seen(o approve.Seen) openQuestion {
 	q := newQuestion(o.Question)
 	q.Waits = o.Waits > 0
 	if q.Answers = o.Answers; !o.Granted.IsZero() {
-		q.State, q.RunBy = stateGranted, o.RunBy
+		q.State, q.RunBy, q.Lapsed = stateGranted, o.RunBy, o.Lapsed
 	}
 	return q
+}
+
+// Bounds in bytes of what a list shows of each question: a thousand of them, every byte escaped, have to fit a frame.
+const maxListedInputs, maxListedArgv = 256, 512
+
+// brief is what a list shows: what an agent wrote is cut, for nobody can answer what a list of theirs keeps from being seen.
+func (o *openQuestion) brief() {
+	o.Text, o.Preview = "", ""
+	o.Inputs = cutAt(o.Inputs, maxListedInputs)
+	room := maxListedArgv
+	for i, arg := range o.Argv {
+		if o.Argv[i] = cutAt(arg, room); len(arg) > room {
+			o.Argv = o.Argv[:i+1]
+			break
+		}
+		room -= len(arg)
+	}
+	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
+}
+
+// cutAt is s, or its beginning with a word of that.
+func cutAt(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
 }
 
 // together sorts what is alike behind the oldest of it, and keeps the list short: its questions have their digests.
 func together(list []openQuestion) {
 	first := map[string]int{}
 	for i := range list {
-		list[i].Text = ""
+		list[i].brief()
 		if _, ok := first[list[i].Alike]; !ok {
 			first[list[i].Alike] = i
 		}

@@ -144,3 +144,22 @@ func (y *yard) killAt(n int, stop <-chan struct{}) bool {
 	defer conn.Close()
 	return syscall.Kill(conn.PID, syscall.SIGKILL) == nil
 }
+
+// TestStrandedCall: a call whose gateway ends while it waits says that the question stays, and where to look.
+func TestStrandedCall(t *testing.T) {
+	y := newYard(t)
+	y.env = append(y.env, "BAILEY_OPERATOR=1")
+	y.asks(asksForDates)
+	call, said := y.run(y.repo, "run", "--wait", "system.date")
+	y.await("the call waits", func() bool { return strings.Contains(y.must(y.program, "approvals", "list"), "waits") })
+	if err := syscall.Kill(y.gateway(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	call.Wait()
+	if code(call) != exitUnreachable || !strings.Contains(said.String(), "ended while the call waited for approval a-") || !strings.Contains(said.String(), "the question stays open") {
+		t.Errorf("exit code %d: %s", code(call), said)
+	}
+	if list := y.must(y.program, "approvals", "list"); !strings.Contains(list, "parked") {
+		t.Errorf("the next gateway has: %s", list)
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -50,16 +52,23 @@ type office struct {
 	answer func(q bailey.Question) // what happens while somebody looks
 	files  []bailey.LentFile
 	refuse bool
+	open   bool                              // nobody is asked
+	before func()                            // happens when what was granted starts
+	look   func(j bailey.Job) (after func()) // happens before and after each look of a preview
 }
 
 func newOffice(t *testing.T) *office {
+	return officeOf(t, fstest.MapFS{"files/pack.yaml": {Data: []byte(filesPack)}})
+}
+
+func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "cat")
-	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}}
+	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"files/pack.yaml": {Data: []byte(filesPack)}})
+	catalog, err := pack.LoadBuiltin(packs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +78,8 @@ func newOffice(t *testing.T) *office {
 	}
 	t.Cleanup(func() { cages.Close() })
 	o.gate, err = gate.New(gate.Config{
-		Ledger: o, Catalog: catalog, Places: gateway.NewWorkspaces(nil, nil), Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
-		Lender: o, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: cages}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Ledger: o, Catalog: catalog, Places: namedYard{gateway.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
+		Lender: o, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +92,7 @@ func (o *office) Open(context.Context, bailey.Intent) (func(bailey.Outcome) erro
 }
 
 func (o *office) Decide(r bailey.Request) bailey.Decision {
-	if len(r.Approvals) > 0 || r.Capability == "files.token" {
+	if len(r.Approvals) > 0 || o.open || r.Capability == "files.token" {
 		return bailey.Decision{Effect: bailey.Allow}
 	}
 	return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "ask"}}}
@@ -96,6 +105,44 @@ func (o *office) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error
 		return bailey.Answer{Pending: true}, nil
 	}
 	return bailey.Answer{Granted: []bailey.RuleID{"ask"}}, nil
+}
+
+// namedYard is workspaces that somebody named: what a manifest lets write may write there.
+type namedYard struct{ *gateway.Workspaces }
+
+func (n namedYard) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
+	write := in.Write
+	in.Write = false
+	p, err := n.Workspaces.Open(call, in, path)
+	p.Write = write
+	return p, err
+}
+
+// watched are cages that somebody watches: what happens before a call starts happens after every look of its preview.
+type watched struct {
+	bailey.Runner
+	o *office
+}
+
+func (w watched) Plan(ctx context.Context, j bailey.Job) (bailey.Run, error) {
+	run, err := w.Runner.Plan(ctx, j)
+	return watchedRun{run, w.o, j, !w.o.open && !slices.ContainsFunc(j.Places, func(p bailey.Place) bool { return p.Write })}, err
+}
+
+type watchedRun struct {
+	bailey.Run
+	o    *office
+	job  bailey.Job
+	look bool
+}
+
+func (r watchedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	if r.look {
+		defer r.o.look(r.job)()
+	} else {
+		r.o.before()
+	}
+	return r.Run.Start(ctx, lent, s)
 }
 
 func (o *office) End(bailey.SessionID) {}

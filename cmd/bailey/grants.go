@@ -38,11 +38,12 @@ type grantList struct {
 }
 
 func (a *app) grantsVerb() *cobra.Command {
+	list := a.grantsList()
 	cmd := &cobra.Command{
-		Use: "grants", Short: "What was granted for a while",
+		Use: "grants", Args: cobra.NoArgs, RunE: list.RunE, Short: "What was granted for a while",
 		Long: "List and revoke grants that stand. One is given by bailey approve ID --for.",
 	}
-	cmd.AddCommand(a.grantsList(), a.grantsRevoke())
+	cmd.AddCommand(list, a.grantsRevoke())
 	return cmd
 }
 

@@ -41,6 +41,7 @@ func folds() map[string]fold {
 			if !l.Killed.On() { // the first reason stands
 				l.Killed = k
 			}
+			l.Asked.Questions = nil // each is withdrawn by an entry of its own, unless the gateway ended before
 		}),
 		gateway.IssueEvent:    foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
 		gateway.UseEvent:      foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),

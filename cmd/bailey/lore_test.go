@@ -390,6 +390,10 @@ policy.apply {"digest":"c","policy":"d","rules":4}`, `{"settings":{"digest":"","
 kill {"at":"2026-01-02T03:04:06Z","reason":"second","calls":2}`, `{"settings":{"digest":"","workspaces":null},"pins":{},"killed":{"at":"2026-01-02T03:04:05Z","reason":"first","calls":1}}`},
 		{`kill {"at":"2026-01-02T03:04:05Z","calls":1}
 resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
+		{`question {"id":"a-1","digest":"d"}
+answer {"id":"a-1","granted":true,"settled":true,"at":"2026-01-02T03:04:05Z","name":"ada"}
+kill {"at":"2026-01-02T03:04:06Z","calls":1}
+resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
 	} {
 		var l lore
 		for line := range strings.Lines(c.events) {

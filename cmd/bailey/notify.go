@@ -195,7 +195,7 @@ func examineNotify(s status) []finding {
 		return nil
 	}
 	tried := "looked at how people are told of questions: " + n.words()
-	bad := slices.ContainsFunc(n.Ways, func(w notify.State) bool { return w.Absent != "" || w.Failed+w.Dropped > 0 && w.Last != "" })
+	bad := slices.ContainsFunc(n.Ways, func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
 	switch {
 	case n.Fault != "":
 		return []finding{{name, warning, tried, "bailey notify key makes the key; bailey notify test tries it"}}

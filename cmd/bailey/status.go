@@ -31,9 +31,10 @@ type status struct {
 	Ledger    *ledgerStatus         `json:"ledger,omitempty"`
 	Policy    string                `json:"policy,omitempty"` // digest of the rules
 	Applied   *appliedPolicy        `json:"policyApplied,omitempty"`
-	Fault     string                `json:"policyFault,omitempty"` // why nothing is allowed
-	Drift     string                `json:"policyDrift,omitempty"` // how its files differ from what was applied
-	Killed    *gateway.Killed       `json:"killed,omitempty"`      // everything is stopped
+	Fault     string                `json:"policyFault,omitempty"`   // why nothing is allowed
+	Drift     string                `json:"policyDrift,omitempty"`   // how its files differ from what was applied
+	Settings  string                `json:"settingsDrift,omitempty"` // how they differ from what was applied
+	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
@@ -166,6 +167,9 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		out.Kept = &keptStatus{n, until}
 	}
 	out.Asked = newAskedStatus(s.queue)
+	if st, err := s.desk.settings.State(""); err != nil || st.Changed {
+		out.Settings = gateway.SettingsName + " is not what was applied, and the next gateway will not use it"
+	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = newAgentStatus(out.Sessions)
 	if err := s.workspaces.Fit(q.Dir); err != nil {
@@ -244,6 +248,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	line("policy", "%s", s.policyWords())
 	if s.Drift != "" {
 		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", shown(s.Drift))
+	}
+	if s.Settings != "" {
+		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
 	if words := ruleCounts(s.Redaction); words != "" {

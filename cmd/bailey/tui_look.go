@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/tui"
@@ -91,22 +90,11 @@ func (d *tuiDesk) Question(ctx context.Context, id bailey.ApprovalID) (tui.Quest
 
 // bound is a question as its text has it: what is shown is what an answer binds, and not what stands beside that.
 func (o openQuestion) bound() (tui.Question, error) {
-	bound, err := canon.Parse(o.Text)
-	if err == nil && bound.ID != o.ID {
-		err = fmt.Errorf("it is that of %s", bound.ID)
-	}
+	q, err := o.read(string(o.ID))
 	if err != nil {
-		return tui.Question{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s cannot be shown", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+		return tui.Question{}, err
 	}
-	q := o.inList()
-	bound.Text, bound.Digest, bound.Subject, bound.Alike = o.Text, o.Digest, o.Subject, o.Alike
-	for i := range bound.Rules {
-		if i < len(o.Rules) && o.Rules[i].ID == bound.Rules[i].ID {
-			bound.Rules[i].Source = o.Rules[i].Source
-		}
-	}
-	q.Question, q.Agent = bound, bound.Principal.Agent
-	return q, nil
+	return q.inList(), nil
 }
 
 func (d *tuiDesk) Receipts(ctx context.Context, words string, before uint64) (tui.Receipts, error) {

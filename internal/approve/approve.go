@@ -23,6 +23,9 @@ const (
 	// MaxStay is how many callers stay for an answer at once: each holds its call's plan and two descriptors, some 0.1 MB.
 	// Whoever comes beyond is parked at once.
 	MaxStay = 256
+	// maxSession is how many of them may be one session's, or those of an agent's calls that have none: nobody shall ask so
+	// much that others cannot.
+	maxSession = 100
 	// maxTexts bounds the texts of all that are open, in bytes: a gateway that starts reads them from one segment.
 	maxTexts = 8 << 20
 	// DenialTTL is how long the same call is answered by what a person said of it.
@@ -209,11 +212,27 @@ func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 			Message: fmt.Sprintf("%d questions are open, which is as many as may be", len(u.live)),
 			Hint:    "wait until some have been answered or have expired",
 		}
+	case u.ofSession(q) >= min(maxSession, u.c.MaxOpen):
+		return nil, false, &bailey.Error{
+			Kind:    bailey.Unavailable,
+			Message: fmt.Sprintf("this session has asked %d questions that are open, which is as many as it may", maxSession),
+			Hint:    "wait until some have been answered or have expired",
+		}
 	}
 	e = &entry{q: q, over: make(chan struct{})}
 	e.turn.Lock()
 	u.put(e)
 	return e, true, nil
+}
+
+// ofSession counts what is open of the session that asks. The caller has the lock.
+func (u *Queue) ofSession(q bailey.Question) (n int) {
+	for _, e := range u.live {
+		if e.q.Session == q.Session && e.q.Principal.Agent == q.Principal.Agent {
+			n++
+		}
+	}
+	return n
 }
 
 // put lets e into the maps. The caller has the lock.
@@ -251,7 +270,8 @@ func isClosed(c <-chan struct{}) bool {
 const maxQuestion = 56 << 10
 
 // written is q with its text. One that no entry of the ledger could hold is refused: what is not recorded whole cannot be
-// asked. The values are let go of: what is shown and kept is the text.
+// asked. How long it would be is not said: the agent would learn how much a preview showed before anybody let it. The values
+// are let go of: what is shown and kept is the text.
 func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 	q.Text = canon.Text(q, u.c.Key)
 	q.Digest = canon.Digest(q.Text)
@@ -260,7 +280,7 @@ func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 		return q, err
 	}
 	if len(b) > maxQuestion {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the question would have %d bytes, and the ledger holds %d: nobody can be asked", len(b), maxQuestion),
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the question would be longer than the ledger holds: nobody can be asked",
 			Hint: "pass less in the arguments of one call"}
 	}
 	forget(&q)

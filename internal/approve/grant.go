@@ -89,6 +89,7 @@ func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing
 	if err != nil {
 		return Standing{}, err
 	}
+	g.Question = d.question
 	by, err := u.prove(d.text, grant.Rules, g)
 	if err != nil {
 		return Standing{}, err
@@ -235,6 +236,7 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 	_, ok := u.grants[r.ID]
 	delete(u.grants, r.ID)
 	u.mu.Unlock()
+	u.takeBack(r.ID)
 	if !ok {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no grant %q stands", r.ID), Hint: "bailey grants list shows those that do"}
 	}
@@ -243,4 +245,15 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 			Hint: "mend the ledger's disk, then revoke it once more after a restart", Err: err}
 	}
 	return nil
+}
+
+// takeBack ends the questions that a grant answered and whose calls have not come back.
+func (u *Queue) takeBack(id bailey.GrantID) {
+	for _, e := range u.entries() {
+		e.turn.Lock()
+		if slices.ContainsFunc(u.takenOf(e), func(t Event) bool { return t.Standing == id }) {
+			u.conclude(e, Event{Reason: "taken back: the grant " + string(id) + " was revoked"})
+		}
+		e.turn.Unlock()
+	}
 }

@@ -99,6 +99,9 @@ func TestGrantRevoked(t *testing.T) {
 	if err := u.Revoke(t.Context(), Revoked{ID: s.ID}); err != nil {
 		t.Fatal(err)
 	}
+	if open := u.Open(); len(open) != 0 {
+		t.Errorf("what it answered is shown as granted: %+v", open)
+	}
 	if err := u.Revoke(t.Context(), Revoked{ID: s.ID}); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}

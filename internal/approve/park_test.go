@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -373,5 +374,43 @@ func TestForgedState(t *testing.T) {
 	u, _ = queue(b)
 	if a := ask(t, u, again(question("a-1", false))); !a.Pending || len(a.Granted) > 0 {
 		t.Errorf("a grant of nobody is taken: %+v", a)
+	}
+}
+
+// TestOneSessionsShare: a session that asks all the time leaves room for others.
+func TestOneSessionsShare(t *testing.T) {
+	b := &book{}
+	u, _ := queue(b)
+	greedy := func(i int) bailey.Question {
+		q := again(question("a-1", false))
+		q.Session, q.Argv = "s-1", []bailey.Shown{plain(fmt.Sprint(i))}
+		return q
+	}
+	for i := range maxSession {
+		ask(t, u, greedy(i))
+	}
+	if _, err := u.Ask(t.Context(), greedy(maxSession)); !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
+		t.Errorf("one more: %v", err)
+	}
+	ask(t, u, greedy(0)) // the same question, and no other
+	modest := greedy(0)
+	modest.Session = "s-2"
+	ask(t, u, modest)
+}
+
+// TestDenialHoldsForEverySpelling of what would run.
+func TestDenialHoldsForEverySpelling(t *testing.T) {
+	b := &book{}
+	u, _ := queue(b)
+	call := question("a-1", false)
+	call.Inputs = []bailey.Input{{Name: "repo", Shown: plain(`"."`)}}
+	ask(t, u, call)
+	if _, err := u.Answer(t.Context(), Given{Question: "a-1", Person: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	spelt := again(call)
+	spelt.Inputs = []bailey.Input{{Name: "force", Shown: plain("false")}, {Name: "repo", Shown: plain(`"./."`)}}
+	if a := ask(t, u, spelt); a.Pending || !strings.HasPrefix(a.Reason, "denied by eve") {
+		t.Errorf("%+v", a)
 	}
 }

@@ -1,6 +1,7 @@
 package approve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,17 +165,12 @@ func (u *Queue) End(s bailey.SessionID) {
 
 // left says of a caller who waits no longer that the question does not end with that.
 func left(id bailey.ApprovalID, cause error) error {
-	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the call waits no longer for the answer to %s: %s", id, because(cause)), Err: cause,
-		Hint: "the same call takes up what is granted meanwhile"}
-	return e
-}
-
-// because is why a caller no longer waits. A cause in words is given as it is: the kill switch has one.
-func because(cause error) string {
-	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {
-		return "the caller went away"
+	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the call waits no longer for the answer to %s", id), Err: cause,
+		Hint: cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile")}
+	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded { // which are no words for a person
+		e.Message += ": the caller went away"
 	}
-	return cause.Error()
+	return e
 }
 
 // Seen is a question that is not over, as a person sees it.
@@ -184,6 +180,7 @@ type Seen struct {
 	Answers []Event   // that were taken
 	Granted time.Time // since when it waits for its call to come back; zero: it is not granted
 	RunBy   time.Time // of one that is granted
+	Lapsed  string    // why what was granted counts no longer
 }
 
 // Open lists the questions a person could be shown, oldest first.
@@ -195,6 +192,9 @@ func (u *Queue) Open() []Seen {
 		s.Waits, s.Granted = e.waits, e.granted
 		over := e.done
 		u.mu.Unlock()
+		if !s.Granted.IsZero() {
+			s.Lapsed = u.lapsed(e)
+		}
 		if !over {
 			list = append(list, s)
 		}

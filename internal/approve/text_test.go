@@ -48,5 +48,8 @@ func TestTooLong(t *testing.T) {
 	if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !strings.Contains(err.Error(), "nobody can be asked") {
 		t.Error(err)
 	}
+	if strings.ContainsAny(err.Error()+bailey.HintOf(err), "0123456789") {
+		t.Errorf("it says how long what nobody has let the agent read is: %v", err)
+	}
 	expect(t, b)
 }

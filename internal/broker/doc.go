@@ -22,12 +22,13 @@
 //
 // # What is lent for what
 //
-// A lease whose table entry says "approval: none" is lent to any admitted uid. Any other is lent for an answer: the text
-// of the question (package canon), and signatures over it. The text has to be of the capability that is called and to
-// name exactly these leases, each with the adapter, the scope and the time of the table; it must not have expired; the
-// approvers of the table whose signatures hold must reach the level, the roles and the count of each entry. Of a text
-// with the same digest, or the same nonce, nothing is lent a second time: a line in the journal says so before a value
-// leaves.
+// A lease whose table entry says "approval: none" is lent to any admitted uid; where a text of a question comes with the
+// request it has to name all leases as below, so that what somebody was told is what is lent. Any other is lent for an
+// answer: the text of the question (package canon), and signatures over it. The text has to be of the capability that is
+// called and to name exactly these leases, each with the adapter, the scope and the time of the table; it must not have
+// expired; the approvers of the table whose signatures hold must reach the level, the roles and the count of each entry. Of
+// a text with the same digest, or the same nonce, nothing is lent a second time: a line in the journal says so before a
+// value leaves.
 //
 // # What a log's key signs
 //

@@ -44,7 +44,12 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 	now := l.s.Now()
 	e := event{At: now.UTC(), Event: "lend", Receipt: a.Receipt, Capability: a.Capability, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
 	release := func() {}
-	if slices.ContainsFunc(entries, func(e Entry) bool { return e.Approval != nil }) {
+	switch wanted := slices.ContainsFunc(entries, func(e Entry) bool { return e.Approval != nil }); {
+	case !wanted && a.Text != "":
+		if _, err := shownAs(a, entries, now); err != nil {
+			return nil, nil, err
+		}
+	case wanted:
 		q, by, err := t.answered(a, entries, now)
 		if err != nil {
 			return nil, nil, err

@@ -272,3 +272,19 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+// TestLentIsWhatWasShown: where somebody was asked, a credential that needs no answer of its own is lent as they were told too,
+// or not at all: the table may have changed since.
+func TestLentIsWhatWasShown(t *testing.T) {
+	h := newHouse(t, table())
+	q := h.question("free", "other")
+	h.lend(loanOf(textOf(q), nil, "free", "other")).Return()
+	h.lend(loanOf(textOf(q), nil, "free", "other")).Return() // nothing of it is used up
+	for name, wants := range map[string][]string{"less": {"free"}, "another": {"free", "dev"}, "in another order": {"other", "free"}} {
+		h.refused(name, loanOf(textOf(q), nil, wants...), bailey.Denied, "the answer ")
+	}
+	h.refused("no text of a question", loanOf("bailey grant 1\n", nil, "free", "other"), bailey.Denied, "none of a question")
+	h.reapply(strings.Replace(table(), "scope: anything", "scope: everything", 1))
+	h.refused("another scope", loanOf(textOf(q), nil, "free", "other"), bailey.Denied, `for "anything"`)
+	h.lend(loanOf("", nil, "free")).Return() // nobody was asked
+}

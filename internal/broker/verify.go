@@ -28,11 +28,7 @@ func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Questi
 		return q, nil, denied("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
 			"%s is lent for a signed answer alone, and there is none", wanting(a, entries))
 	}
-	if q, err = canon.Parse(a.Text); err != nil {
-		return q, nil, denied("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
-			"the text of the answer is none of a question: %v", err)
-	}
-	if err := matches(q, a, entries, now); err != nil {
+	if q, err = shownAs(a, entries, now); err != nil {
 		return q, nil, err
 	}
 	by, last := t.signers(a)
@@ -42,6 +38,15 @@ func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Questi
 		}
 	}
 	return q, by, nil
+}
+
+// shownAs reads the text that was answered, and holds the loan against it.
+func shownAs(a ask, entries []Entry, now time.Time) (q bailey.Question, err error) {
+	if q, err = canon.Parse(a.Text); err != nil {
+		return q, denied("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
+			"the text of the answer is none of a question: %v", err)
+	}
+	return q, matches(q, a, entries, now)
 }
 
 // matches wants the text to be of this call, and to name exactly what the table would lend.

@@ -34,11 +34,11 @@ func Digest(text string) string {
 }
 
 // Subject is one for all questions about the same call of the same session, whenever it is asked, and alike for those of
-// every session. Without the key nobody can tell what they are about.
+// every session that would run the same, however their inputs were spelt. Without the key nobody can tell what they are about.
 func Subject(q bailey.Question, key []byte) (subject, alike string) {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "", "", "", time.Time{}, time.Time{}, time.Time{}
 	subject = about(q, key)
-	q.Session = ""
+	q.Session, q.Inputs = "", nil // however they were spelt: what would run is in the arguments
 	return subject, about(q, key)
 }
 

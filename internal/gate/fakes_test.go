@@ -120,6 +120,17 @@ capabilities:
       type: object
       properties: {word: {type: string}, dir: {type: string, format: path}, file: {type: string, format: path}, other: {type: string, format: path}}
       required: [word]
+  - name: send
+    description: send what was shown
+    backend: {type: subprocess, command: send, args: ["--", "{{ input.word }}"]}
+    preview:
+      args: [[--look, "{{ input.word }}"], [--look, "about={{ shown }}"]]
+      bind: [{look: 1, pattern: 'is (\w+)\n', argument: "{{ input.word }}", as: "id={{ shown }}"}]
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
+    isolation: jail
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
 `
 
 func call() bailey.Call {

@@ -143,7 +143,10 @@ type Step struct {
 }
 
 // Gate carries calls. It is safe for concurrent use.
-type Gate struct{ Config }
+type Gate struct {
+	Config
+	looking chan struct{} // one for each command line of a preview that runs
+}
 
 // New refuses a gate with a stage missing.
 func New(c Config) (*Gate, error) {
@@ -165,7 +168,7 @@ func New(c Config) (*Gate, error) {
 	if c.Observe == nil {
 		c.Observe = func(Step) {}
 	}
-	return &Gate{c}, nil
+	return &Gate{Config: c, looking: make(chan struct{}, maxLooking)}, nil
 }
 
 // Do carries one call from its intent to its outcome. The caller learns the result only after the

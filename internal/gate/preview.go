@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -23,6 +24,10 @@ const (
 	causeKept    = 1 << 10  // of what a failed one said, for the gateway's log
 )
 
+// maxLooking bounds the command lines of previews that run at once, of all calls together: they run before any budget
+// counts a call, and each is a cage.
+const maxLooking = 4
+
 // foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
 // looked at. A call that cannot be shown cannot be asked about.
 func (c *course) foresee(ctx context.Context) (err error) {
@@ -33,17 +38,13 @@ func (c *course) foresee(ctx context.Context) (err error) {
 	for _, p := range c.places {
 		paths[p.Input] = p.Path
 	}
-	if c.looks, err = c.manifest.Preview(c.input, paths, c.places); err != nil || len(c.looks) == 0 {
+	if err = c.prepare(paths, ""); err != nil || len(c.looks) == 0 {
 		return err
 	}
-	c.preview = bailey.Preview{}
-	for i := range c.looks {
-		c.looks[i].Session = c.call.Session.ID
-		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
-			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
-		}
+	seen, err := c.foresight(ctx, paths)
+	if err == nil {
+		err = c.bind(ctx, paths, seen)
 	}
-	seen, shown, err := c.peek(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err
@@ -51,9 +52,64 @@ func (c *course) foresee(ctx context.Context) (err error) {
 		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
 			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
 	}
-	c.seen = sha256.Sum256([]byte(seen))
-	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(seen)}
+	whole, shown := c.told(seen)
+	c.seen = sha256.Sum256([]byte(whole))
+	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(whole)}
 	return nil
+}
+
+// foresight looks for the first time. What follows what another command line showed is about that, and not about what has the
+// same name by then; the second look has all of them as they are now.
+func (c *course) foresight(ctx context.Context, paths map[string]string) ([]*sight, error) {
+	seen := make([]*sight, len(c.looks))
+	if err := c.peek(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
+		return seen, err
+	}
+	word, err := c.manifest.Shown(outputs(seen))
+	if err == nil {
+		err = c.prepare(paths, word)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return seen, c.peek(ctx, seen, c.manifest.Follows)
+}
+
+// prepare renders the preview.
+func (c *course) prepare(paths map[string]string, word string) (err error) {
+	c.looks, err = c.manifest.Preview(c.input, paths, c.places, word)
+	c.preview = bailey.Preview{}
+	for i := range c.looks {
+		c.looks[i].Session = c.call.Session.ID
+		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
+			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
+		}
+	}
+	return err
+}
+
+// outputs is what command lines showed, as far as it was kept whole.
+func outputs(seen []*sight) func(look int) (string, bool) {
+	return func(look int) (string, bool) {
+		s := seen[look]
+		if s == nil {
+			return "", false
+		}
+		return string(s.first), s.n <= int64(s.limit)
+	}
+}
+
+// bind has the call pass what was shown, where its manifest says so, and plans the run anew with that: whatever becomes of
+// what the tool would have looked up by itself, the question and the run have the same argument. Nothing that policy decides
+// upon is changed by it.
+func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sight) (err error) {
+	if !c.manifest.Binds() {
+		return nil
+	}
+	if c.argv, err = c.manifest.Bind(c.input, paths, outputs(seen)); err != nil {
+		return err
+	}
+	return c.plan(ctx)
 }
 
 // stillShown looks again, between the answer and the run. Whoever answered has seen what would happen then.
@@ -61,27 +117,41 @@ func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	if seen, _, err := c.peek(ctx); err != nil || sha256.Sum256([]byte(seen)) != c.seen {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
-			Hint: "call again, so that a person is asked about what would happen now"}
+	seen := make([]*sight, len(c.looks))
+	err := c.peek(ctx, seen, func(int) bool { return true })
+	if err == nil {
+		if whole, _ := c.told(seen); sha256.Sum256([]byte(whole)) == c.seen {
+			return nil
+		}
+	}
+	return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
+		Hint: "call again, so that a person is asked about what would happen now"}
+}
+
+// peek runs command lines of the preview and fills in what each showed. They run at once, for a person waits.
+func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) bool) error {
+	errs := make([]error, len(c.looks))
+	var looking sync.WaitGroup
+	for i, job := range c.looks {
+		if !which(i) {
+			continue
+		}
+		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
+	}
+	looking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// peek runs the preview and returns what it showed, and how that may be read, its command lines at once, for a person waits. Of several, what each
-// showed stands behind a line that says how much that is, so that nothing can pass from one to the next.
-func (c *course) peek(ctx context.Context) (whole, shown string, err error) {
-	seen, errs := make([]*sight, len(c.looks)), make([]error, len(c.looks))
-	var looking sync.WaitGroup
-	for i, job := range c.looks {
-		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
-	}
-	looking.Wait()
+// told is what a preview showed, and how that may be read. Of several command lines, what each showed stands behind a
+// line that says how much that is, so that nothing can pass from one to the next.
+func (c *course) told(seen []*sight) (whole, shown string) {
 	var all, text strings.Builder
 	for i, s := range seen {
-		if errs[i] != nil {
-			return "", "", errs[i]
-		}
 		head := ""
 		if len(seen) > 1 {
 			head = fmt.Sprintf("[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
@@ -89,7 +159,7 @@ func (c *course) peek(ctx context.Context) (whole, shown string, err error) {
 		all.WriteString(head + s.String())
 		text.WriteString(head + s.shown(c.hide))
 	}
-	return all.String(), text.String(), nil
+	return all.String(), text.String()
 }
 
 func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
@@ -98,6 +168,12 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 			err = c.caught(p)
 		}
 	}()
+	select {
+	case c.looking <- struct{}{}:
+		defer func() { <-c.looking }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	run, err := c.Runners[c.manifest.Isolation].Plan(ctx, job)
 	if err != nil {
 		return nil, err

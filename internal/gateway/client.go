@@ -334,21 +334,25 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 		return err
 	}
 	defer done()
+	var waits *Notice // what the call waits for; nil once it says anything else
 	for heard := false; ; heard = true {
 		kind, b, err := conn.ReadFrame()
 		switch {
+		case err != nil && waits != nil && ctx.Err() == nil:
+			return stranded(*waits, err)
 		case err != nil && !heard && errors.Is(err, syscall.ECONNRESET):
 			return unheard{lost(ctx, err)}
 		case err != nil:
 			return lost(ctx, err)
 		}
+		waits = nil
 		switch kind {
 		case frameStdout:
 			_, err = stdout.Write(b)
 		case frameStderr:
 			_, err = stderr.Write(b)
 		case frameNotice:
-			err = c.notice(b)
+			waits, err = c.notice(b)
 		default:
 			return lastWord(kind, b, out)
 		}
@@ -358,15 +362,21 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 	}
 }
 
-func (c *Client) notice(b []byte) error {
+func (c *Client) notice(b []byte) (*Notice, error) {
 	var n Notice
 	if err := json.Unmarshal(b, &n); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Waits != nil {
 		c.Waits(n)
 	}
-	return nil
+	return &n, nil
+}
+
+// stranded is what became of a call that waited when the gateway ended.
+func stranded(n Notice, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway ended while the call waited for approval %s", n.Approval),
+		Hint: fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval), Err: cutOff{err}}
 }
 
 // MCP opens a connection that carries MCP from here on, and outlives ctx.

@@ -12,6 +12,7 @@ import (
 const (
 	maxFrozen    = 10 << 20
 	maxFrozenAll = 256 << 20
+	minFrozen    = 4 << 10 // counts for each, also for an empty one: it costs a descriptor and a page
 )
 
 // freezer counts the bytes of files that are kept for calls which wait. Its zero value is ready.
@@ -21,6 +22,7 @@ type freezer struct {
 }
 
 func (z *freezer) take(n int64) (release func(), err error) {
+	n = max(n, minFrozen)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.held+n > maxFrozenAll {

@@ -144,6 +144,24 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
+// TestFreezeCountsEmptyFiles: an empty file costs something too, so it counts something.
+func TestFreezeCountsEmptyFiles(t *testing.T) {
+	var w Workspaces
+	empty := opened(t, fileOf(t, ""))
+	_, release, err := w.Freeze(empty)
+	if err != nil || w.frozen.held != minFrozen {
+		t.Fatalf("%d bytes are held, %v", w.frozen.held, err)
+	}
+	w.frozen.held = maxFrozenAll
+	if _, _, err := w.Freeze(empty); bailey.KindOf(err) != bailey.Unavailable {
+		t.Errorf("where all room is taken: %v", err)
+	}
+	w.frozen.held = minFrozen
+	if release(); w.frozen.held != 0 {
+		t.Errorf("%d bytes are still held", w.frozen.held)
+	}
+}
+
 func pipe(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")

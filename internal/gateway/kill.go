@@ -103,12 +103,13 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 		(*cancel)(cut)
 	}
 	k.mu.Unlock()
-	if k.Withdraw != nil {
-		k.Withdraw("withdrawn: " + cut.Error())
-	}
 	k.noting.Lock()
 	defer k.noting.Unlock()
-	if err := k.note(ctx, KillEvent, now); err != nil {
+	err := k.note(ctx, KillEvent, now)
+	if k.Withdraw != nil { // an event for each that is open, so it comes behind
+		k.Withdraw("withdrawn: " + cut.Error())
+	}
+	if err != nil {
 		return now, &bailey.Error{Kind: bailey.Unavailable, Message: "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls", Err: err,
 			Hint: "mend the ledger's disk, then bailey kill once more"}
 	}

@@ -84,6 +84,28 @@ func TestKillStopsAll(t *testing.T) {
 	}
 }
 
+// TestKillIsRecordedFirst: what people are asked is withdrawn once the kill is in the ledger, and if it cannot be too. A
+// thousand withdrawals take their time, and a gateway that ends meanwhile must not carry calls again.
+func TestKillIsRecordedFirst(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		var order []string
+		k := NewKillSwitch(Killed{}, func(_ context.Context, kind string, _ any) error {
+			order = append(order, kind)
+			if fails {
+				return errors.New("the disk is full")
+			}
+			return nil
+		})
+		k.Withdraw = func(reason string) { order = append(order, reason) }
+		if _, err := k.Kill(t.Context(), "wild", "ada"); (err != nil) != fails {
+			t.Error(err)
+		}
+		if len(order) != 2 || order[0] != KillEvent || !strings.HasPrefix(order[1], "withdrawn: the kill switch was thrown (wild)") {
+			t.Errorf("%q", order)
+		}
+	}
+}
+
 // TestKillWithoutALedger: what cannot be recorded is stopped all the same, and is not resumed.
 func TestKillWithoutALedger(t *testing.T) {
 	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { return errors.New("the disk is full") })

@@ -33,6 +33,8 @@ type Sessions struct {
 
 // holding is what there is of a session in this gateway.
 type holding struct {
+	issued Issued // as it was when its last connection began or it was last noted
+	uses   *time.Timer
 	conns  int
 	idle   time.Time     // since when it has none
 	timer  *time.Timer   // ends it
@@ -50,7 +52,7 @@ func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string
 	s.mu.Lock()
 	lately := 0
 	for _, i := range s.issued {
-		if now.Sub(i.At) < time.Minute {
+		if ago := now.Sub(i.At); ago >= 0 && ago < time.Minute { // the clock may have been ahead
 			lately++
 		}
 	}
@@ -80,7 +82,7 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 		return "", err
 	}
 	s.mu.Lock()
-	i, ok := s.issued.find(id, s.now())
+	i, ok := s.known(id)
 	switch {
 	case !ok:
 		err = unknownSession()
@@ -91,41 +93,74 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 		s.mu.Unlock()
 		return "", err
 	}
-	s.take(id)
-	stale := s.now().Sub(i.At) > bearerNote
-	if stale {
-		i.At = s.now().UTC()
-		s.issued.Keep(i)
-	}
+	note := s.touch(s.take(i))
 	s.mu.Unlock()
-	if stale { // unrecorded, it ends earlier than it had to
+	note(ctx)
+	return id, nil
+}
+
+// known finds a session that counts: one that is connected does, however long. The caller holds mu.
+func (s *Sessions) known(id bailey.SessionID) (Issued, bool) {
+	if h := s.held[id]; h != nil && h.conns > 0 {
+		return h.issued, true
+	}
+	return s.issued.find(id, s.now())
+}
+
+// touch keeps a session for longer, if it was kept so long ago that this is worth an entry of the ledger. The caller holds
+// mu, and calls note when it does not.
+func (s *Sessions) touch(h *holding) (note func(context.Context)) {
+	if s.now().Sub(h.issued.At) <= bearerNote {
+		return func(context.Context) {}
+	}
+	h.issued.At = s.now().UTC()
+	i := h.issued
+	s.issued.Keep(i)
+	return func(ctx context.Context) { // unrecorded, it ends earlier than it had to
 		s.note(context.WithoutCancel(ctx), UseEvent, i)
 	}
-	return id, nil
+}
+
+// use keeps a session that is connected, an hour after the last time.
+func (s *Sessions) use(id bailey.SessionID, h *holding) {
+	s.mu.Lock()
+	if s.held[id] != h || h.conns == 0 {
+		s.mu.Unlock()
+		return
+	}
+	note := s.touch(h)
+	h.uses.Reset(bearerNote + time.Second)
+	s.mu.Unlock()
+	note(context.Background())
 }
 
 // Lasts reports whether a session has a bearer: who has that can come back to it.
 func (s *Sessions) Lasts(id bailey.SessionID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.issued.find(id, s.now())
+	_, ok := s.known(id)
 	return ok
 }
 
 // take counts a connection. The caller holds mu, which is let go while the session is being forgotten: what the new
 // connection begins must not be.
-func (s *Sessions) take(id bailey.SessionID) {
+func (s *Sessions) take(i Issued) *holding {
+	id := i.Session
 	for {
 		h := s.held[id]
 		switch {
 		case h == nil:
-			s.held[id] = &holding{conns: 1}
-			return
+			h = &holding{issued: i, conns: 1}
+			h.uses = time.AfterFunc(bearerNote+time.Second, func() { s.use(id, h) })
+			s.held[id] = h
+			return h
 		case h.ending == nil:
-			if h.conns++; h.timer != nil {
+			if h.conns++; h.conns == 1 {
+				h.issued = i
 				h.timer.Stop()
+				h.uses.Reset(bearerNote + time.Second)
 			}
-			return
+			return h
 		}
 		s.mu.Unlock()
 		<-h.ending
@@ -141,6 +176,8 @@ func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 		s.mu.Unlock()
 		return
 	}
+	note := s.touch(h)
+	h.uses.Stop()
 	h.idle = s.now()
 	h.timer = time.AfterFunc(s.linger, func() { s.end(id, h, end) })
 	oldest, n := id, 0
@@ -154,6 +191,7 @@ func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 	}
 	first := s.held[oldest]
 	s.mu.Unlock()
+	note(context.Background())
 	if n > maxLingers {
 		s.end(oldest, first, end)
 	}

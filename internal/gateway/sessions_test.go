@@ -384,3 +384,81 @@ func FuzzBearer(f *testing.F) {
 		}
 	})
 }
+
+// TestIssueAfterTheClockWentBack: sessions of an hour that is still to come are no reason to begin none.
+func TestIssueAfterTheClockWentBack(t *testing.T) {
+	now := time.Now().Add(time.Hour)
+	s := NewSessions(nil, (&issueNotes{}).note)
+	s.now = func() time.Time { return now }
+	for range 2 * maxIssuance {
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+	}
+	now = now.Add(-time.Hour)
+	bearer, _, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		t.Error(err)
+	}
+	for range maxIssuance - 1 {
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := s.Issue(t.Context(), localAgent()); !errors.Is(err, bailey.Unavailable) {
+		t.Errorf("of as many as one likes: %v", err)
+	}
+}
+
+// TestConnectedSessionIsUsed: a session that stays connected does not end by its time, for whoever comes to it besides, for the
+// ledger, and for eight hours behind its last connection.
+func TestConnectedSessionIsUsed(t *testing.T) {
+	now, n := time.Now(), &issueNotes{}
+	s := NewSessions(nil, n.note)
+	s.now, s.linger = func() time.Time { return now }, time.Hour
+	bearer, id, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now = now.Add(9 * time.Hour)
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil { // which lets go of what has had its time
+			t.Fatal(err)
+		}
+		if got, err := s.enter(t.Context(), bearer, localAgent()); err != nil || got != id || !s.Lasts(id) {
+			t.Fatalf("%q, %v", got, err)
+		}
+		s.leave(id, func(bailey.SessionID) {})
+	}
+	now = now.Add(7 * time.Hour)
+	s.mu.Lock()
+	h := s.held[id]
+	s.mu.Unlock()
+	s.use(id, h) // as each hour
+	var remembered IssuedSessions
+	for _, i := range n.data {
+		remembered.Keep(i)
+	}
+	later := NewSessions(remembered, n.note)
+	later.now = func() time.Time { return now.Add(bearerTTL - time.Minute) }
+	if !later.Lasts(id) {
+		t.Error("a gateway that starts does not know that it was used")
+	}
+	now = now.Add(9 * time.Hour)
+	s.leave(id, func(bailey.SessionID) {})
+	now = now.Add(bearerTTL - time.Minute)
+	if !s.Lasts(id) {
+		t.Error("it ends before its time")
+	}
+	now = now.Add(2 * time.Minute)
+	if _, err := s.enter(t.Context(), bearer, localAgent()); !errors.Is(err, bailey.NotFound) || s.Lasts(id) {
+		t.Errorf("it does not end: %v", err)
+	}
+}

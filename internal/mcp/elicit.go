@@ -103,8 +103,13 @@ func (w *wait) ask(ctx context.Context, id bailey.ApprovalID) {
 	}
 }
 
-// answer gives a client's answer. One that does not count leaves the question as it is: the call goes on waiting.
+// answer gives a client's answer. One that does not count leaves the question as it is: the call goes on waiting. Whatever
+// the client says it was shown, nothing is granted that it would not be asked.
 func (w *wait) answer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
+	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitation(q) == nil) {
+		w.Log.Info("a client's answer does not count", "question", id, "err", err)
+		return
+	}
 	reason := ""
 	if !grant {
 		reason = "declined in the agent's client"

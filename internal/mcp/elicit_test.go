@@ -237,3 +237,23 @@ func FuzzWords(f *testing.F) {
 		}
 	})
 }
+
+// TestNotShownIsNotAnswered: a client that makes a requestState of its own grants nothing that it would not have been asked.
+func TestNotShownIsNotAnswered(t *testing.T) {
+	a := newAsker()
+	q, _ := a.open(bailey.Call{Session: bailey.Session{ID: "s-1"}, Capability: "system.date"})
+	q.Argv = append(q.Argv, bailey.Shown{Text: strings.Repeat("x", maxWords)})
+	a.question = &q
+	w := raw(t, a)
+	made := state{q.ID, askedDigest, callDigest(bailey.Call{Capability: "system.date", Input: map[string]any{"message": "m"}})}
+	call := func(id, word string) string {
+		return w.ask(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"system_date","arguments":{"message":"m"},` + newMeta +
+			`,"inputResponses":{"approval":{"action":"accept","content":{"a-1":"` + word + `"}}},"requestState":"` + made.String() + `"}}`)
+	}
+	if got := call("1", "yes"); !strings.Contains(got, `"status":"pending"`) || a.granted || a.runs() != 0 {
+		t.Errorf("granted unseen: %s", got)
+	}
+	if got := call("2", "no"); !strings.Contains(got, "declined in the agent's client") || a.runs() != 0 {
+		t.Errorf("denied: %s", got)
+	}
+}

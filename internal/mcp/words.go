@@ -18,12 +18,9 @@ func words(q bailey.Question) (text string, whole bool) {
 		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
 	}
 	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", word(q.Principal.Agent), word(string(q.Call)))
-	line("runs", "%s", commandLine(q.Argv))
-	dir := "an empty directory of its own"
-	if q.Dir.Text != "" {
-		dir = word(q.Dir.Text)
+	for l := range strings.Lines(q.Preview.Output.Text) { // first: it is what would happen, and dialogs are short
+		line("shows", "| %s", readable(strings.TrimSuffix(l, "\n")))
 	}
-	line("in", "%s", dir)
 	line("impact", "%s", readable(q.Impact))
 	for _, r := range q.Rules {
 		line("asked by", "%s: %s", word(string(r.ID)), readable(r.Reason))
@@ -37,11 +34,14 @@ func words(q bailey.Question) (text string, whole bool) {
 	for _, l := range q.Leases {
 		line("is lent", "%s as %s, from %s: %s", word(l.Name), word(l.Env), word(l.Adapter), readable(l.Scope))
 	}
+	dir := "an empty directory of its own"
+	if q.Dir.Text != "" {
+		dir = word(q.Dir.Text)
+	}
+	line("in", "%s", dir)
+	line("runs", "%s", commandLine(q.Argv))
 	if len(q.Preview.Argv) > 0 {
-		line("preview", "%s", commandLine(q.Preview.Argv))
-		for l := range strings.Lines(q.Preview.Output.Text) {
-			line("", "| %s", readable(strings.TrimSuffix(l, "\n")))
-		}
+		line("shown by", "%s", commandLine(q.Preview.Argv))
 	}
 	line("approval", "%s, open until %s", q.ID, stamp(q.Expires))
 	line("digest", "%s", q.Digest)

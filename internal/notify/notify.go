@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,11 +120,12 @@ func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	}
 }
 
-// put adds a message; the oldest goes where there is no room.
+// put adds a message. Where there is no room the oldest goes of those that say how a question ended, or else the oldest.
 func (w *way) put(m Message) {
 	w.mu.Lock()
 	if len(w.list) == MaxWaiting {
-		w.list = append(w.list[:0], w.list[1:]...)
+		n := max(0, slices.IndexFunc(w.list, func(o Message) bool { return o.Type == Settled }))
+		w.list = slices.Delete(w.list, n, n+1)
 		w.told.Dropped++
 	}
 	w.list = append(w.list, m)

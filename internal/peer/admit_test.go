@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"bailey"
@@ -18,8 +19,9 @@ func TestListenFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "s.sock")
-	admitted := true
-	l, err := ListenFor(path, func(uid int) bool { return admitted && uid == os.Geteuid() })
+	var admitted atomic.Bool
+	admitted.Store(true)
+	l, err := ListenFor(path, func(uid int) bool { return admitted.Load() && uid == os.Geteuid() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,7 @@ func TestListenFor(t *testing.T) {
 		t.Errorf("a listener of another uid: %v", err)
 	}
 	(<-conns).Close()
-	admitted = false
+	admitted.Store(false)
 	c, err = DialUID(path, os.Geteuid())
 	if err != nil {
 		t.Fatal(err)

@@ -183,8 +183,15 @@ func (m *Model) took(msg nowMsg) tea.Cmd {
 	return tea.Raw("\a")
 }
 
+// asks says that somebody is being asked. What they see beside it is what they were asked about, so nothing else opens
+// until they have answered, whenever it was wanted.
+func (m *Model) asks() bool { return m.dialog != nil || m.prompt != nil }
+
 // show puts a screen on top, or says why not.
 func (m *Model) show(s screen, err error) {
+	if m.asks() {
+		return
+	}
 	if err != nil {
 		m.say(inWords(err))
 		return

@@ -55,6 +55,9 @@ const mostRemembered = 64
 // opened shows a question in place of another that is open on top: going through alike ones leaves no pile. What to
 // compare it with is looked for in the past where there is nothing else.
 func (m *Model) opened(msg questionMsg) tea.Cmd {
+	if m.asks() {
+		return nil
+	}
 	if msg.err == nil {
 		m.before = slices.DeleteFunc(m.before, func(q Question) bool { return q.ID == msg.q.ID })
 		if m.before = append(m.before, msg.q); len(m.before) > mostRemembered {

@@ -10,24 +10,35 @@ import (
 
 // seen is a text of which everything can be seen and nothing acts on a terminal: one line, with what is a control, has a
 // direction or no width, or stands for nothing, escaped. A mark that belongs over a letter stays where it has one, and
-// two on a letter are as many as there may be.
+// two on a letter are as many as there may be. Backslashes before an escape, or before what reads like one, are doubled:
+// what differs is not shown alike.
 func seen(s string) string {
 	var b strings.Builder
-	marks := 2
-	for _, r := range s {
+	marks, slashes := 2, 0
+	escape := func(r rune) {
+		b.WriteString(strings.Repeat(`\`, slashes))
+		fmt.Fprintf(&b, `\u{%x}`, r)
+		marks = 2
+	}
+	for i, r := range s {
 		switch {
 		case unicode.In(r, unicode.Mn, unicode.Me) && marks < 2 && !invisible(r):
 			marks++
 			b.WriteRune(r)
 		case r != ' ' && (!unicode.IsGraphic(r) || invisible(r) || unicode.In(r, unicode.Mn, unicode.Me)) || r == unicode.ReplacementChar:
-			marks = 2
-			fmt.Fprintf(&b, `\u{%x}`, r)
+			escape(r)
 		default:
+			if strings.HasPrefix(s[i:], "u{") {
+				b.WriteString(strings.Repeat(`\`, slashes))
+			}
 			marks = 2
 			if unicode.IsLetter(r) {
 				marks = 0
 			}
 			b.WriteRune(r)
+		}
+		if slashes++; r != '\\' {
+			slashes = 0
 		}
 	}
 	return b.String()
@@ -38,11 +49,13 @@ func invisible(r rune) bool {
 	return unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }
 
-// block is a text of several lines, each seen, tabs as blanks.
-func block(s string) []string {
-	var lines []string
+// block is a text of several lines: those of printable ASCII as they are, which is every one that is signed, others seen.
+func block(s string) (lines []string) {
 	for line := range strings.Lines(s) {
-		lines = append(lines, seen(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")))
+		if line = strings.TrimSuffix(line, "\n"); strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+			line = seen(line)
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

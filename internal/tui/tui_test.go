@@ -285,6 +285,28 @@ func TestNewQuestion(t *testing.T) {
 	}
 }
 
+// TestNothingOpensBehindADialog: what was asked for before a dialog and comes behind it stays away. The question in sight is
+// the one that is answered.
+func TestNothingOpensBehindADialog(t *testing.T) {
+	for name, open := range map[string]string{"dialog": "g", "prompt": "d"} {
+		t.Run(name, func(t *testing.T) {
+			s := sit(t, nil, push("a-1", "main", noon.Add(-time.Minute)), push("a-2", "main", noon))
+			s.keys("enter")
+			_, slow := s.m.Update(press("[")) // to a-1, which the gateway takes its time to show
+			s.keys(open)
+			s.run(slow)
+			if q, ok := s.m.top().(*question); !ok || q.q.ID != "a-2" || s.m.dialog == nil && s.m.prompt == nil {
+				t.Fatalf("in front is %v", s.m.top())
+			}
+			s.keys("esc")
+			if s.keys("["); string(s.m.top().(*question).q.ID) != "a-1" {
+				t.Error("it cannot be opened any more")
+			}
+			s.want(t)
+		})
+	}
+}
+
 // TestGone: what is no longer open cannot be answered, whatever is asked already.
 func TestGone(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))

@@ -104,7 +104,7 @@ func (m *Model) foot(w int) []string {
 	if over := m.overlay(w); over != nil {
 		return over
 	}
-	const always = " · ? help · q back"
+	const always = " · ? help · q quit"
 	line := m.ink.faint(cut(m.top().keys(), w-width(always)) + always)
 	if m.h < roomy {
 		return []string{line}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -299,9 +301,39 @@ func TestSeen(t *testing.T) {
 	for in, want := range map[string]string{
 		"häuser, 日本 → ok": "häuser, 日本 → ok", "a\tb\n": `a\u{9}b\u{a}`, "\u202e": `\u{202e}`, "\u200d": `\u{200d}`, "\u00a0": `\u{a0}`, "\u3164": `\u{3164}`,
 		"e\u0301": "e\u0301", "e\u0301\u0302\u0303": "e\u0301\u0302" + `\u{303}`, "\u0301": `\u{301}`, " \u0301": ` \u{301}`, "\ue000": `\u{e000}`, "": "",
+		`\u{a}`: `\\u{a}`, `\\u{a}`: `\\\\u{a}`, "\\\n": `\\\u{a}`, `C:\dir\user \d+\`: `C:\dir\user \d+\`, `\n \\`: `\n \\`,
 	} {
 		if got := seen(in); got != want {
 			t.Errorf("%q is seen as %q, want %q", in, got, want)
 		}
 	}
+}
+
+// TestLooksAlike: an argument that reads like the escape of another is another one: in words, as a difference, and in the
+// text, where it stands as it is signed.
+func TestLooksAlike(t *testing.T) {
+	last, now := push("a-1", "x\u202ey", noon.Add(-time.Minute)), push("a-2", `x\u{202e}y`, noon)
+	if slices.Equal(last.lasting(), now.lasting()) {
+		t.Error("what differs is not said to")
+	}
+	last.Preview.Output, now.Preview.Output = shown("a\x1bb\n"), shown(`a\u{1b}b`+"\n")
+	if previewed(last.Preview)[0].text == previewed(now.Preview)[0].text {
+		t.Error("two outputs are shown alike")
+	}
+	text := `argument 00 "x\u{202e}y" "x\\u{202e}y"`
+	if got := block(text + "\n"); len(got) != 1 || got[0] != text {
+		t.Errorf("the text is shown as %q", got)
+	}
+}
+
+// FuzzSeen: no two texts of one line are shown alike.
+func FuzzSeen(f *testing.F) {
+	f.Add("x\u202e", `x\u{202e}`)
+	f.Add("\\\n", `\u{a}`)
+	f.Add("\\\\\n", "\\\\u{a}")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a != b && utf8.ValidString(a) && utf8.ValidString(b) && seen(a) == seen(b) {
+			t.Errorf("%q and %q are both seen as %q", a, b, seen(a))
+		}
+	})
 }

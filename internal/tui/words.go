@@ -36,7 +36,6 @@ func (q Question) deciding(now time.Time) []field {
 		{label: "call", text: string(q.Call), tone: strong},
 		{label: "by", text: principal(q.Principal)},
 		{label: "impact", text: q.Impact, tone: tonedImpact(q.Impact)},
-		{label: "reads", text: commandLine(q.Argv), tone: strong},
 	}
 	out = append(out, rules(q.Rules)...)
 	out = append(out, field{label: "wants", text: wanted(bailey.Combine(q.Rules)), ours: true})
@@ -47,7 +46,12 @@ func (q Question) deciding(now time.Time) []field {
 		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
 	}
 	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true, ours: true})
-	return append(out, previewed(q.Preview)...)
+	out = append(out, previewed(q.Preview)...)
+	out = append(out, field{label: "reads", text: commandLine(q.Argv), tone: strong})
+	if len(q.Preview.Argv) > 0 {
+		out = append(out, field{label: "preview", text: commandLine(q.Preview.Argv)})
+	}
+	return out
 }
 
 func (q Question) details() []field {
@@ -157,9 +161,10 @@ func previewed(p bailey.Preview) []field {
 	if len(p.Argv) == 0 {
 		return nil
 	}
-	out := []field{{label: "preview", text: commandLine(p.Argv)}}
-	for _, line := range block(p.Output.Text) {
-		out = append(out, field{text: "│ " + line})
+	label, out := "shows", []field(nil)
+	for line := range strings.Lines(p.Output.Text) {
+		out = append(out, field{label: label, text: "│ " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")})
+		label = ""
 	}
 	return out
 }

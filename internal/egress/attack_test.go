@@ -1,0 +1,399 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each test here is one known way around an allowlist.
+
+// TestAttackUnlisted: what is refused is told in words, with what is allowed, noted, and never resolved: a name that is looked up
+// is a message to whoever serves it.
+func TestAttackUnlisted(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	_, err := y.get("https://secret-in-a-name.evil.example/")
+	if err == nil || !strings.Contains(err.Error(), "egress to secret-in-a-name.evil.example:443 is not allowed; allowed: api.example.com:443") {
+		t.Errorf("Go's client says %v", err)
+	}
+	answer := y.say("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 403 ") || !strings.Contains(answer, `the egress entry "evil.example:443" would allow it`) || !strings.Contains(answer, "Proxy-Status: bailey; error=http_request_denied") {
+		t.Errorf("the answer is %q", answer)
+	}
+	e := w.await(KindRefused, "evil.example:443")
+	if e.Hint == "" || e.Via != "connect" || e.Time.IsZero() {
+		t.Errorf("event %+v", e)
+	}
+	if got := append(w.resolved(), w.reached()...); len(got) > 0 {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// TestAttackSpellings asks for loopback in every spelling there is, through each door.
+func TestAttackSpellings(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Events: 1000}})
+	hosts := []string{"127.0.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "0", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]",
+		"[::ffff:7f00:1]", "[fe80::1%25lo]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "127.0.0.1.", "api.example.com@127.0.0.1", "api.example.com%00.x", "%61pi.example.com", "169.254.169.254", "metadata.google.internal"}
+	for _, h := range hosts {
+		if got := y.say("CONNECT " + h + ":443 HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 40") {
+			t.Errorf("CONNECT %s: %q", h, got)
+		}
+		if got := y.say("GET http://" + h + ":443/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 40") {
+			t.Errorf("GET http://%s: %q", h, got)
+		}
+		if got := y.socks(3, 1, []byte(strings.Trim(h, "[]")), 443); got != socksDenied {
+			t.Errorf("SOCKS5 %s: %d", h, got)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "93.184.216.34"} {
+		ip := net.ParseIP(addr)
+		kind := byte(4)
+		if ip.To4() != nil && !strings.Contains(addr, ":") {
+			kind, ip = 1, ip.To4()
+		}
+		if got := y.socks(kind, 1, ip, 443); got != socksDenied {
+			t.Errorf("SOCKS5 of %s: %d", addr, got)
+		}
+	}
+	if got := append(w.resolved(), w.reached()...); len(got) > 0 {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// socks sends one request and returns the code of the reply, 255 without one.
+func (y *yard) socks(kind, command byte, host []byte, port uint16) byte {
+	c := y.raw()
+	defer c.Close()
+	ask := []byte{5, 1, 0, 5, command, 0, kind}
+	if kind == 3 {
+		ask = append(ask, byte(len(host)))
+	}
+	ask = binary.BigEndian.AppendUint16(append(ask, host...), port)
+	c.Write(ask)
+	reply := make([]byte, 12)
+	if _, err := io.ReadFull(c, reply); err != nil {
+		return 255
+	}
+	return reply[3]
+}
+
+// TestAttackDatagrams: no datagram passes (QUIC, DNS), and nothing listens for the cage.
+func TestAttackDatagrams(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	for name, command := range map[string]byte{"BIND": 2, "UDP ASSOCIATE": 3, "an unknown command": 9} {
+		if got := y.socks(3, command, []byte("api.example.com"), 443); got != socksNoCommand {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+	if got := y.socks(3, 1, nil, 443); got != socksDenied {
+		t.Errorf("no name: %d", got)
+	}
+	if got := y.socks(9, 1, []byte("abcd"), 443); got != socksNoAddress {
+		t.Errorf("an unknown kind of address: %d", got)
+	}
+	if got := y.say("\x05\x01\x02"); got != "\x05\xff" {
+		t.Errorf("with a password alone: %q", got)
+	}
+	if got := append(w.resolved(), w.reached()...); len(got) > 0 {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// TestAttackPrivate: an allowed name whose address is not public, directly or by way of a CNAME (which the resolver follows), also as
+// one of several.
+func TestAttackPrivate(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: append(allow("*.example.com:443"), Endpoint{Host: "near.example.org", Port: 443, Private: true}, Endpoint{Host: "meta.example.org", Port: 443, Private: true}), Limits: Limits{Events: 1000}})
+	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1", "100.64.0.1", "0.0.0.0", "64:ff9b::a00:1", "224.0.0.1", "168.63.129.16"} {
+		name := strings.NewReplacer(".", "-", ":", "-").Replace("x"+addr+"x") + ".example.com"
+		w.names[name] = [][]string{{public, addr}}
+		if got := y.say("CONNECT " + name + ":443 HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "its address") {
+			t.Errorf("%s: %q", addr, got)
+		}
+	}
+	w.names["meta.example.org"] = [][]string{{"fd00:ec2::254"}}
+	if got := y.say("CONNECT meta.example.org:443 HTTP/1.1\r\n\r\n"); !strings.Contains(got, "never allowed") {
+		t.Errorf("private metadata: %q", got)
+	}
+	if got := w.reached(); len(got) > 0 {
+		t.Errorf("dialled %v", got)
+	}
+	w.host("near.example.org", "10.0.0.9", 443, echo)
+	if got, err := y.get("https://near.example.org/a"); err != nil {
+		t.Errorf("a private endpoint: %q, %v", got, err)
+	}
+}
+
+// TestAttackRebinding: a name is resolved once for a call, so that it cannot be somebody else the second time.
+func TestAttackRebinding(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.example.com", public, 443, echo)
+	w.names["api.example.com"] = [][]string{{public}, {"127.0.0.1"}, {"10.0.0.1"}}
+	y := w.start(Config{Allow: allow("api.example.com:443", "api.example.com:8443")})
+	for range 3 {
+		if got, err := y.get("https://api.example.com/"); err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	y.say("CONNECT api.example.com:8443 HTTP/1.1\r\n\r\n")
+	if got := w.resolved(); len(got) != 1 {
+		t.Errorf("asked for %v", got)
+	}
+	for _, to := range w.reached() {
+		if !strings.HasPrefix(to, public) {
+			t.Errorf("dialled %s", to)
+		}
+	}
+}
+
+// TestAttackPort: a name is allowed with its port alone.
+func TestAttackPort(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	for _, port := range []string{"80", "22", "8443", "4430", "44", "0443", "65979", "-443", "443 ", ""} {
+		if got := y.say("CONNECT api.example.com:" + port + " HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 40") {
+			t.Errorf("port %q: %q", port, got)
+		}
+	}
+	if got := append(w.resolved(), w.reached()...); len(got) > 0 {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// TestAttackFrontingBySNI: CONNECT to a name that is allowed, TLS with one that lives at the same address; or without one, or with it
+// hidden, or not in TLS at all.
+func TestAttackFrontingBySNI(t *testing.T) {
+	w := newWorld(t)
+	heard := make(chan []byte, 20)
+	w.names["api.example.com"] = [][]string{{public}}
+	ln := w.listen(public + ":443")
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() { b, _ := io.ReadAll(c); heard <- b; c.Close() }()
+		}
+	}()
+	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 3 * time.Second}})
+	good := clientHello(t, "api.example.com")
+	t.Run("all", func(t *testing.T) {
+		for name, one := range map[string]struct {
+			says []byte
+			want string
+		}{
+			"another name":     {clientHello(t, "evil.example"), "asks for another server there"},
+			"a name below":     {clientHello(t, "x.api.example.com"), "asks for another server there"},
+			"an odd name":      {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x06\x00\x00\x03a\x00b")), 99), "asks for another server there"},
+			"a last dot":       {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x13\x00\x00\x10api.example.com.")), 99), "asks for another server there"},
+			"no name":          {clientHello(t, ""), "no SNI"},
+			"ECH":              {records(withExtension(body(good), extECH, []byte("x")), maxRecord), "encrypted_client_hello"},
+			"ECH in pieces":    {records(withExtension(body(good), extECH, []byte("x")), 1), "encrypted_client_hello"},
+			"plain HTTP":       {[]byte("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "this is not TLS"},
+			"something else":   {[]byte("\x00\x01\x02"), "this is not TLS"},
+			"half a hello":     {good[:60], "no TLS ClientHello in time"},
+			"nothing":          {nil, "no TLS ClientHello in time"},
+			"a damaged hello":  {append([]byte{22, 3, 1, 0, 4, 1, 0, 0, 0}, good...), "malformed"},
+			"two names, split": {records(withExtension(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x12\x00\x00\x0fapi.example.com")), extServerName, []byte("\x00\x04\x00\x00\x01x")), 7), "malformed"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := y.tunnel("api.example.com:443")
+				c.Write(one.says)
+				if !strings.Contains(one.want, "in time") {
+					c.(*net.TCPConn).CloseWrite()
+				}
+				if !hangsUp(c) {
+					t.Error("the connection stays open")
+				}
+				w.await(KindRefused, one.want)
+				if got := <-heard; len(got) > 0 {
+					t.Errorf("the host heard %q", got)
+				}
+			})
+		}
+	})
+	c := y.tunnel("api.example.com:443")
+	c.Write(records(body(good), 1))
+	c.(*net.TCPConn).CloseWrite()
+	if got := <-heard; string(got) != string(records(body(good), 1)) {
+		t.Errorf("in single bytes the host heard %d bytes of %d", len(got), len(records(body(good), 1)))
+	}
+}
+
+// TestRefusalInsideIsTold: a client that has its tunnel learns why nothing comes: an alert in TLS, words in HTTP.
+func TestRefusalInsideIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.example.com", public, 443, echo)
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	err := tls.Client(y.tunnel("api.example.com:443"), &tls.Config{ServerName: "evil.example"}).Handshake()
+	if err == nil || !strings.Contains(err.Error(), "access denied") {
+		t.Errorf("TLS is told %v", err)
+	}
+	c := y.tunnel("api.example.com:443")
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
+	if b, _ := io.ReadAll(c); !strings.Contains(string(b), "over TLS alone") {
+		t.Errorf("HTTP is told %q", b)
+	}
+}
+
+// TestAttackPlainHTTP: absolute URLs are fetched where the endpoint says plain, and nowhere else; each request of a connection is
+// decided by itself, and the Host that it brings along counts for nothing.
+func TestAttackPlainHTTP(t *testing.T) {
+	w := newWorld(t)
+	w.names["plain.example.com"] = [][]string{{public}}
+	server := &http.Server{Handler: echo}
+	go server.Serve(w.listen(public + ":80"))
+	t.Cleanup(func() { server.Close() })
+	y := w.start(Config{Allow: append(allow("api.example.com:80"), Endpoint{Host: "plain.example.com", Port: 80, Plain: true})})
+	if got, err := y.get("http://plain.example.com/a"); err != nil || got != "200 HTTP/1.1 plain.example.com /a" {
+		t.Errorf("%q, %v", got, err)
+	}
+	ask := func(target, head string) string {
+		return y.say("GET " + target + " HTTP/1.1\r\n" + head + "Connection: close\r\n\r\n")
+	}
+	if got := ask("http://plain.example.com/a", "Host: evil.example\r\n"); !strings.Contains(got, "HTTP/1.1 plain.example.com /a") {
+		t.Errorf("with another Host: %q", got)
+	}
+	for target, want := range map[string]string{
+		"http://api.example.com/":                   "over TLS alone",
+		"http://evil.example/":                      "is not allowed",
+		"http://plain.example.com:8080/":            "is not allowed",
+		"http://user:pw@plain.example.com/":         "is not allowed",
+		"http://plain.example.com@evil.example/":    "is not allowed",
+		"http://evil.example#plain.example.com/":    "40",
+		"http://evil.example?plain.example.com/":    "is not allowed",
+		"http://evil.example\\@plain.example.com/":  "400",
+		"https://plain.example.com:80/":             "nothing but http://",
+		"ftp://plain.example.com:80/":               "nothing but http://",
+		"http://plain.example.com%2f@evil.example/": "40",
+		"/":        "no server",
+		"http:///": "40",
+		"http://":  "40",
+	} {
+		if got := ask(target, "Host: plain.example.com\r\n"); !strings.HasPrefix(got, "HTTP/1.1 4") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", target, got)
+		}
+	}
+	for _, to := range []string{"h2c", "websocket", "TLS/1.0"} {
+		if got := ask("http://plain.example.com/", "Host: plain.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+to+"\r\n"); !strings.Contains(got, "to become") {
+			t.Errorf("upgrade to %s: %q", to, got)
+		}
+	}
+	c := y.raw()
+	io.WriteString(c, "GET http://plain.example.com/1 HTTP/1.1\r\nHost: x\r\n\r\nGET http://evil.example/2 HTTP/1.1\r\nHost: x\r\n\r\nGET http://plain.example.com/3 HTTP/1.1\r\nHost: x\r\n\r\n")
+	b, _ := io.ReadAll(c)
+	if got := string(b); !strings.Contains(got, "plain.example.com /1") || !strings.Contains(got, "evil.example:80 is not allowed") || strings.Contains(got, "/3") {
+		t.Errorf("three in a row: %q", got)
+	}
+}
+
+// TestAttackSmuggling: nothing that is sent along with a CONNECT which is refused is read as a request, and no request has two ends.
+func TestAttackSmuggling(t *testing.T) {
+	w := newWorld(t)
+	w.names["plain.example.com"] = [][]string{{public}}
+	heard := make(chan string, 10)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { heard <- r.URL.Path })}
+	go server.Serve(w.listen(public + ":80"))
+	t.Cleanup(func() { server.Close() })
+	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 80, Plain: true}}})
+	const next = "GET http://plain.example.com/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+	for _, first := range []string{
+		"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"CONNECT plain.example.com:80 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+		"CONNECT plain.example.com:80 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"GET http://evil.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+		"POST http://plain.example.com/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+		"POST http://plain.example.com/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
+		"GET http://plain.example.com/ HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+		"GET http://plain.example.com/ HTTP/1.1\r\nHost : x\r\n\r\n",
+		"GET http://plain.example.com/ HTTP/9.1\r\nHost: x\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"\x16\x03\x01\x00\x05hello",
+	} {
+		if got := y.say(first + next); strings.HasPrefix(got, "HTTP/1.1 2") || strings.Count(got, "HTTP/1.1") > 1 {
+			t.Errorf("%q: %q", first, got)
+		}
+	}
+	y.stop()
+	close(heard)
+	for path := range heard {
+		t.Errorf("the host was asked for %s", path)
+	}
+}
+
+// TestAttackRedirect: a redirect is the client's to follow, and where it leads is decided then.
+func TestAttackRedirect(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.example.com", public, 443, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://evil.example/", http.StatusFound)
+	})
+	w.host("evil.example", public2, 443, echo)
+	for _, inspect := range []bool{false, true} {
+		y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}})
+		if got, err := y.get("https://api.example.com/"); err == nil || !strings.Contains(err.Error(), "evil.example:443 is not allowed") {
+			t.Errorf("inspected %v: %q, %v", inspect, got, err)
+		}
+	}
+	for _, to := range w.reached() {
+		if strings.HasPrefix(to, public2) {
+			t.Errorf("dialled %s", to)
+		}
+	}
+}
+
+// TestAttackSlowly: heads that are endless, or never end, end by themselves (slowloris).
+func TestAttackSlowly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 300 * time.Millisecond}})
+	for _, begin := range []string{"", "CONNECT", "CONNECT api.example.com:443 HTTP/1.1\r\nX: ", "\x05", "\x05\x05\x00", "\x05\x01\x00\x05\x01\x00\x03\xff"} {
+		c := y.raw()
+		io.WriteString(c, begin)
+		if !hangsUp(c) {
+			t.Errorf("%q: the connection stays open", begin)
+		}
+	}
+	c := y.raw()
+	go func() {
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintf(c, "X-%d: y\r\n", i); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	if !hangsUp(c) {
+		t.Error("a header at a time holds a connection")
+	}
+	got := y.say("CONNECT api.example.com:443 HTTP/1.1\r\nX: " + strings.Repeat("y", 4*maxHead) + "\r\n\r\n")
+	if !strings.HasPrefix(got, "HTTP/1.1 431") && got != "" {
+		t.Errorf("a head of %d bytes: %q", 4*maxHead, got)
+	}
+}
+
+// TestAttackHTTP2ToTheProxy: HTTP/2 by prior knowledge or by upgrade is no way to say CONNECT here.
+func TestAttackHTTP2ToTheProxy(t *testing.T) {
+	w := newWorld(t)
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	c := y.raw()
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil && res.StatusCode < 400 {
+		t.Errorf("%+v", res)
+	}
+	if got := y.say("OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 40") {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,222 @@
+package egress
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bailey"
+)
+
+// Endpoint is one entry of an allowlist. Its flags widen what may be said there, and not where.
+type Endpoint struct {
+	Host    string // a name, "*." and a name, or an address
+	Port    int
+	Private bool // addresses that are not public will do; never those of metadata services
+	Plain   bool // what is said need not be TLS, and is not looked at
+	NoSNI   bool // TLS need not name the host
+	ECH     bool // TLS may hide the name that it asks for
+	Inspect bool // TLS is opened
+}
+
+// ParseEndpoint reads host:port, as a manifest or a profile has it.
+func ParseEndpoint(s string) (Endpoint, error) {
+	host, port, ok := splitPort(s)
+	if !ok {
+		return Endpoint{}, invalid(fmt.Sprintf("egress %s is not host:port", shown(s)), "write example.com:443, *.example.com:443 or an address and a port")
+	}
+	e := Endpoint{Host: strings.Trim(host, "[]"), Port: int(port)}
+	_, err := newEntry(e)
+	return e, err
+}
+
+// Allowlist is everything that may be reached. It does not change.
+type Allowlist struct{ entries []*entry }
+
+// entry is an endpoint in its one spelling.
+type entry struct {
+	Endpoint
+	Target           // name is without "*."
+	wild   bool      // every name below, and not the name itself
+	inject []*secret // what is lent to it
+}
+
+func (e *entry) String() string {
+	if e.wild {
+		return "*." + e.Target.String()
+	}
+	return e.Target.String()
+}
+
+// opened says whether TLS is opened there.
+func (e *entry) opened() bool { return e.Inspect || len(e.inject) > 0 }
+
+// NewAllowlist refuses entries that could never hold, and two of the same place.
+func NewAllowlist(all []Endpoint) (*Allowlist, error) {
+	l := &Allowlist{}
+	for _, one := range all {
+		e, err := newEntry(one)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(l.entries, func(o *entry) bool { return o.String() == e.String() }) {
+			return nil, &bailey.Error{Kind: bailey.Conflict, Message: "egress " + e.String() + " stands there twice", Hint: "leave one of them"}
+		}
+		l.entries = append(l.entries, e)
+	}
+	return l, nil
+}
+
+func newEntry(one Endpoint) (*entry, error) {
+	e := &entry{Endpoint: one}
+	host, wild := strings.CutPrefix(one.Host, "*.")
+	if one.Port < 1 || one.Port > 65535 {
+		return nil, invalid(fmt.Sprintf("egress %s: %d is no port", shown(one.Host), one.Port), "name a port from 1 to 65535")
+	}
+	t, ref := targetOf(host, uint16(one.Port))
+	if ref != nil {
+		return nil, invalid("egress "+shown(one.Host)+": "+ref.why, "write example.com:443, *.example.com:443 or an address and a port")
+	}
+	e.Target, e.wild = t, wild
+	return e, e.fault()
+}
+
+// fault is what of an entry can be refused before anybody asks.
+func (e *entry) fault() error {
+	what, never := "", false
+	if e.addr.IsValid() {
+		what, never = class(e.addr)
+	}
+	switch {
+	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
+		return invalid("egress "+e.String()+" is too wide", "name at least two parts behind *., as in *.example.com")
+	case never || slices.Contains(metadataNames, e.name):
+		return invalid("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
+	case what != "" && !e.Private:
+		return invalid(fmt.Sprintf("egress %s is %s", e, what), "a profile may say private: true for it")
+	case e.Plain && e.Inspect:
+		return invalid("egress "+e.String()+" is both plain and inspected", "leave one of them")
+	}
+	return nil
+}
+
+func (l *Allowlist) opens() bool { return slices.ContainsFunc(l.entries, (*entry).opened) }
+
+// Verdict is the answer to a target. The zero Verdict refuses.
+type Verdict struct {
+	entry   *entry
+	refusal *Refusal
+}
+
+// Allowed says whether the name may be resolved and connected to.
+func (v Verdict) Allowed() bool { return v.entry != nil && v.refusal == nil }
+
+// Refusal says why not; nil where it is allowed.
+func (v Verdict) Refusal() *Refusal {
+	if v.refusal == nil && v.entry == nil {
+		return &Refusal{why: "egress was not decided", status: http.StatusForbidden, reply: socksDenied}
+	}
+	return v.refusal
+}
+
+// Decide is the one decision, of every way in. It asks nobody: what it lets through is resolved, and its addresses judged,
+// afterwards; what it refuses is not resolved.
+func (l *Allowlist) Decide(t Target) Verdict {
+	if slices.Contains(metadataNames, t.name) {
+		return Verdict{refusal: denied("egress to "+t.String()+" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
+	}
+	e := l.find(t)
+	if e == nil {
+		return Verdict{refusal: l.unlisted(t)}
+	}
+	if t.addr.IsValid() {
+		if ref := judge(t, e, t.addr); ref != nil {
+			return Verdict{refusal: ref}
+		}
+	}
+	return Verdict{entry: e}
+}
+
+// find prefers the very name to one that stands for many, and the longer of those.
+func (l *Allowlist) find(t Target) *entry {
+	var best *entry
+	for _, e := range l.entries {
+		switch {
+		case e.port != t.port || e.addr != t.addr:
+		case !e.wild && e.name == t.name:
+			return e
+		case e.wild && strings.HasSuffix(t.name, "."+e.name) && (best == nil || len(e.name) > len(best.name)):
+			best = e
+		}
+	}
+	return best
+}
+
+func (l *Allowlist) unlisted(t Target) *Refusal {
+	const most = 8
+	var names []string
+	for _, e := range l.entries {
+		names = append(names, e.String())
+	}
+	allowed := "nothing"
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(l.entries)-most))
+	}
+	if len(names) > 0 {
+		allowed = strings.Join(names, ", ")
+	}
+	return denied("egress to "+t.String()+" is not allowed; allowed: "+allowed, "the egress entry "+strconv.Quote(t.String())+" would allow it")
+}
+
+// judge refuses an address that a name has, or that was asked for as such.
+func judge(t Target, e *entry, a netip.Addr) *Refusal {
+	what, never := class(a)
+	switch {
+	case never:
+		return denied(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
+	case what != "" && !e.Private:
+		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "a profile may say private: true for "+e.String())
+	}
+	return nil
+}
+
+// Refusal is why not, in words for an agent.
+type Refusal struct {
+	why, hint string
+	status    int  // of HTTP
+	reply     byte // of SOCKS5
+	kind      string
+}
+
+// String is one line.
+func (r *Refusal) String() string {
+	if r.hint == "" {
+		return r.why
+	}
+	return r.why + "; " + r.hint
+}
+
+// Err is the refusal as an error.
+func (r *Refusal) Err() error {
+	kind := bailey.Denied
+	if r.kind == KindFailed {
+		kind = bailey.Unavailable
+	}
+	return &bailey.Error{Kind: kind, Message: r.why, Hint: r.hint}
+}
+
+func denied(why, hint string) *Refusal {
+	return &Refusal{why: why, hint: hint, status: http.StatusForbidden, reply: socksDenied, kind: KindRefused}
+}
+
+func malformed(s, why string) *Refusal {
+	return &Refusal{why: "egress to " + shown(s) + " is not allowed: " + why, hint: "ask for name:port, as in example.com:443",
+		status: http.StatusBadRequest, reply: socksDenied, kind: KindRefused}
+}
+
+func unreachable(t Target, why string) *Refusal {
+	return &Refusal{why: "egress to " + t.String() + " is allowed and did not come about: " + why, status: http.StatusBadGateway, reply: socksUnreachable, kind: KindFailed}
+}

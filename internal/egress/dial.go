@@ -1,0 +1,154 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"bailey"
+)
+
+// dial connects to a place that was granted, at the addresses that were judged and no others, one after the other.
+func (p *Proxy) dial(ctx context.Context, l *life, g *grant) (*outward, *Refusal) {
+	ctx, cancel := context.WithTimeout(ctx, p.limits.Connect)
+	defer cancel()
+	if p.upstream.takes(g.entry) {
+		return p.dialUpstream(ctx, l, g)
+	}
+	why := "it has no address"
+	for i, a := range g.addrs {
+		c, err := p.attempt(ctx, netip.AddrPortFrom(a, g.target.port), len(g.addrs)-i)
+		if err == nil {
+			return l.take(c, g, a.String()), nil
+		}
+		why = dialFault(err)
+	}
+	return nil, unreachable(g.target, why)
+}
+
+// attempt has its part of the time that is left, so that an address where nobody answers leaves some to the next.
+func (p *Proxy) attempt(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer cancel()
+	}
+	return p.dialTo(ctx, to)
+}
+
+// dialFault says why a connection was not made, in words that hold nothing of this machine.
+func dialFault(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return "nothing answered in time"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return "there is no route to it"
+	case errors.Is(err, context.Canceled):
+		return "the call has ended"
+	}
+	return "it cannot be connected to"
+}
+
+// upstream is the host's own proxy.
+type upstream struct {
+	addr   string
+	auth   bailey.Secret // of the header Proxy-Authorization; "" for none
+	byName bool
+}
+
+// chain reads the URL of the host's proxy. It is the operator's: where it is, is not judged.
+func chain(u *url.URL, byName bool) (*upstream, error) {
+	if u == nil {
+		return nil, nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	if u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+		return nil, invalid("the upstream proxy is not http://host:port", "name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
+	}
+	up := &upstream{addr: net.JoinHostPort(u.Hostname(), port), byName: byName}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		up.auth = bailey.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	return up, nil
+}
+
+// takes says whether an endpoint is reached through it: a private one is near, and reached without.
+func (u *upstream) takes(e *entry) bool { return u != nil && !e.Private }
+
+func (u *upstream) takesNames(e *entry) bool { return u.takes(e) && u.byName }
+
+func (p *Proxy) dialUpstream(ctx context.Context, l *life, g *grant) (*outward, *Refusal) {
+	to := g.target.String()
+	if !p.upstream.byName {
+		if len(g.addrs) == 0 {
+			return nil, unreachable(g.target, "it has no address")
+		}
+		to = netip.AddrPortFrom(g.addrs[0], g.target.port).String()
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.upstream.addr)
+	if err != nil {
+		return nil, unreachable(g.target, "the host's proxy: "+dialFault(err))
+	}
+	// The deadline of ctx, and its end, hold for the handshake too.
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	why := p.upstream.connect(c, to)
+	if !stop() {
+		why = "the host's proxy: nothing answered in time"
+	}
+	if why != "" {
+		c.Close()
+		return nil, unreachable(g.target, why)
+	}
+	return l.take(c, g, to), nil
+}
+
+// maxAnswer bounds the head of an upstream proxy's answer.
+const maxAnswer = 8 << 10
+
+// connect asks for a tunnel and says why there is none. It reads byte by byte: what follows the head is the tunnel's.
+func (u *upstream) connect(c net.Conn, to string) string {
+	ask := "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\n"
+	if auth := u.auth.Reveal(); auth != "" {
+		ask += "Proxy-Authorization: " + auth + "\r\n"
+	}
+	if _, err := c.Write([]byte(ask + "\r\n")); err != nil {
+		return "the host's proxy: " + dialFault(err)
+	}
+	var head []byte
+	one := make([]byte, 1)
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		if len(head) >= maxAnswer {
+			return "the host's proxy answers at too great a length"
+		}
+		if _, err := c.Read(one); err != nil {
+			return "the host's proxy: " + dialFault(err)
+		}
+		head = append(head, one[0])
+	}
+	proto, rest, _ := strings.Cut(string(head), " ")
+	code, err := strconv.Atoi(rest[:min(3, len(rest))])
+	switch {
+	case proto != "HTTP/1.1" && proto != "HTTP/1.0" || err != nil:
+		return "the host's proxy does not speak HTTP"
+	case code < 200 || code > 299:
+		return fmt.Sprintf("the host's proxy answers %d", code)
+	}
+	return ""
+}

@@ -1,0 +1,225 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxHead bounds the head of a request, in bytes.
+const maxHead = 64 << 10
+
+// servers are Go's HTTP servers, which read what comes strictly and write it anew: one for what is said to the proxy, one
+// for what is said inside of TLS that was opened. Each serves connections that are handed to it.
+func (p *Proxy) servers() (front, inner *http.Server) {
+	server := func(h http.HandlerFunc) *http.Server {
+		s := &http.Server{Handler: seated(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
+			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnContext: withSeat, ConnState: leave, Protocols: new(http.Protocols)}
+		s.Protocols.SetHTTP1(true)
+		return s
+	}
+	front, inner = server(p.serveFront), server(p.serveInner)
+	inner.Protocols.SetHTTP2(true)
+	return front, inner
+}
+
+// seat is a connection at a server: the server is done with it when over is closed.
+type seat struct {
+	net.Conn
+	client   *client
+	hijacked atomic.Bool
+	over     chan struct{}
+	once     sync.Once
+}
+
+func (s *seat) done() { s.once.Do(func() { close(s.over) }) }
+
+func seatFor(c *client) *seat { return &seat{Conn: c, client: c, over: make(chan struct{})} }
+
+// at has a server serve one connection, the seat itself or TLS above it, and returns when it has.
+func (s *seat) at(server *http.Server, conn net.Conn) { server.Serve(&bench{seat: s, conn: conn}) }
+
+// bench is a listener with one connection.
+type bench struct {
+	*seat
+	conn net.Conn
+}
+
+func (b *bench) Accept() (net.Conn, error) {
+	if c := b.conn; c != nil {
+		b.conn = nil
+		return c, nil
+	}
+	<-b.over
+	return nil, net.ErrClosed
+}
+
+func (b *bench) Close() error   { return nil }
+func (b *bench) Addr() net.Addr { return b.LocalAddr() }
+
+type seatKey struct{}
+
+func withSeat(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, seatKey{}, under(c))
+}
+
+func under(c net.Conn) *seat {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return c.(*seat)
+}
+
+func leave(c net.Conn, state http.ConnState) {
+	s := under(c)
+	switch state {
+	case http.StateHijacked:
+		s.hijacked.Store(true) // the handler goes on with it
+	case http.StateClosed:
+		s.done()
+	}
+}
+
+// seated ends a hijacked connection with its handler.
+func seated(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := seatOf(r)
+		defer func() {
+			if s.hijacked.Load() {
+				s.done()
+			}
+		}()
+		h(w, r)
+	}
+}
+
+func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
+
+// serveFront is what is said to the proxy itself.
+func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
+	c := seatOf(r).client
+	switch {
+	case r.Method == http.MethodConnect:
+		c.connect(w, r)
+	case strings.Contains(r.RequestURI, "://"):
+		c.absolute(w, r)
+	default:
+		refuse(w, r, p.record.refused("http", "", &Refusal{why: "this is the proxy of the cage, and no server", hint: "ask for CONNECT host:port", status: http.StatusBadRequest, kind: KindRefused}))
+	}
+}
+
+// connect is CONNECT: a refusal ends the connection, so that nothing that was sent along is read as the next request.
+func (c *client) connect(w http.ResponseWriter, r *http.Request) {
+	t, ref := ParseTarget(r.RequestURI)
+	if ref == nil && r.ContentLength != 0 {
+		ref = malformed(r.RequestURI, "CONNECT has no body") // in chunks its length is -1
+	}
+	if ref != nil {
+		c.life.p.record.refused("connect", "", ref)
+	}
+	var g *grant
+	var out *outward
+	if ref == nil {
+		g, ref = c.life.admit("connect", t)
+	}
+	if ref == nil {
+		defer g.release()
+		out, ref = c.reach(g)
+	}
+	if out != nil {
+		defer out.Close()
+	}
+	_, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	c.head = append(bytes.Clone(ahead), c.head...)
+	if ref != nil {
+		c.say(httpRefusal(ref))
+		return
+	}
+	if _, err := io.WriteString(c.Conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
+		c.carry(g, out)
+	}
+}
+
+// absolute is plain HTTP, for endpoints that say so: each request is decided by itself.
+func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
+	scheme, authority, _ := strings.Cut(r.RequestURI, "://")
+	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+		authority = authority[:i]
+	}
+	if i := strings.LastIndexByte(authority, ':'); i < 0 || strings.HasSuffix(authority, "]") {
+		authority += ":80"
+	}
+	t, ref := ParseTarget(authority)
+	if ref == nil && !strings.EqualFold(scheme, "http") {
+		ref = malformed(r.RequestURI, "the proxy fetches nothing but http:// itself")
+		ref.hint = "ask for CONNECT " + t.String()
+	}
+	if ref != nil {
+		refuse(w, r, c.life.p.record.refused("http", "", ref))
+		return
+	}
+	if v := c.life.p.list.Decide(t); v.Allowed() && !v.entry.Plain {
+		refuse(w, r, c.life.p.record.refused("http", t.String(), notTLS(t)))
+		return
+	}
+	g, ref := c.life.admit("http", t)
+	if ref != nil {
+		refuse(w, r, ref)
+		return
+	}
+	defer g.release()
+	c.life.relay.serve(w, r, g, "http")
+}
+
+// refuse answers a request and ends its connection.
+func refuse(w http.ResponseWriter, r *http.Request, ref *Refusal) {
+	h := w.Header()
+	if r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Proxy-Status", proxyStatus(ref))
+	w.WriteHeader(ref.status)
+	fmt.Fprintln(w, ref)
+}
+
+// httpRefusal is an answer with the reason where clients show it: few print the body of an answer to CONNECT.
+func httpRefusal(ref *Refusal) string {
+	body := ref.String() + "\n"
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nProxy-Status: %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		ref.status, ref.why, proxyStatus(ref), len(body), body)
+}
+
+// proxyStatus is the field of RFC 9209.
+func proxyStatus(ref *Refusal) string {
+	what := "http_request_denied"
+	if ref.kind == KindFailed {
+		what = "destination_unavailable"
+	}
+	return "bailey; error=" + what + `; details="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(ref.why) + `"`
+}
+
+// say sends the last words and waits a moment for the client to have read them: closing with bytes unread would take
+// them back.
+func (c *client) say(words string) {
+	c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(c.Conn, words); err != nil {
+		return
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		io.Copy(io.Discard, io.LimitReader(c.Conn, maxHead))
+	}
+}

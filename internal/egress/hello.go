@@ -1,0 +1,196 @@
+package egress
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// hello is what of a ClientHello (RFC 8446, section 4.1.2) says where it goes.
+type hello struct {
+	name   string // of the server_name extension (RFC 6066), as it stands there
+	named  bool
+	hidden bool // with encrypted_client_hello, of any edition
+}
+
+// errNotTLS is of bytes that begin no TLS; errHello of a ClientHello that does not hold together.
+var (
+	errNotTLS = errors.New("it is not TLS")
+	errHello  = errors.New("its ClientHello is malformed")
+)
+
+// maxHello bounds a ClientHello, maxHelloRaw it with its records: one byte to a record is a legal way to write it, and no
+// reason to keep more. Post-quantum shares take some 2 KiB.
+const (
+	maxHello    = 16 << 10
+	maxHelloRaw = 64 << 10
+)
+
+const (
+	recordHandshake = 22
+	messageHello    = 1
+	maxRecord       = 1 << 14
+	extServerName   = 0
+	extECH          = 0xfe0d
+	extESNI         = 0xffce // its forerunner
+	maxExtensions   = 256
+)
+
+// readHello reads the records of one ClientHello and not a byte beyond them. raw is all that it read, also where it fails.
+func readHello(r io.Reader) (h hello, raw []byte, err error) {
+	var message []byte
+	for {
+		first := len(raw) == 0
+		part, err := readRecord(r, &raw)
+		if err != nil {
+			if first && len(raw) > 0 && raw[0] != recordHandshake {
+				err = errNotTLS
+			}
+			return h, raw, err
+		}
+		message = append(message, part...)
+		switch whole, err := wholeHello(message); {
+		case err != nil:
+			return h, raw, err
+		case whole:
+			h, err = parseHello(message[4:])
+			return h, raw, err
+		case len(raw) > maxHelloRaw:
+			return h, raw, errHello
+		}
+	}
+}
+
+// readRecord adds one plaintext record of a handshake to raw and returns what is in it (RFC 8446, section 5.1). The
+// version says 3.1 or 3.3 and means nothing. One byte comes first by itself: what is not TLS may never send five.
+func readRecord(r io.Reader, raw *[]byte) ([]byte, error) {
+	at := len(*raw)
+	for _, n := range []int{1, 4} {
+		if err := extend(r, raw, n); err != nil {
+			return nil, err
+		}
+		if (*raw)[at] != recordHandshake {
+			return nil, errHello
+		}
+	}
+	head := (*raw)[at:]
+	size := int(binary.BigEndian.Uint16(head[3:]))
+	if head[1] != 3 || head[2] > 4 || size == 0 || size > maxRecord {
+		return nil, errHello
+	}
+	err := extend(r, raw, size)
+	return (*raw)[min(at+5, len(*raw)):], err
+}
+
+// extend reads n bytes more, or as many as there are.
+func extend(r io.Reader, raw *[]byte, n int) error {
+	at := len(*raw)
+	*raw = append(*raw, make([]byte, n)...)
+	k, err := io.ReadFull(r, (*raw)[at:])
+	*raw = (*raw)[:at+k]
+	return err
+}
+
+// wholeHello says whether a handshake message is all there. Nothing else may come in its records: behind a ClientHello
+// a client waits.
+func wholeHello(message []byte) (bool, error) {
+	if message[0] != messageHello {
+		return false, errHello
+	}
+	if len(message) < 4 {
+		return false, nil
+	}
+	size := 4 + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
+	if size > maxHello || len(message) > size {
+		return false, errHello
+	}
+	return len(message) == size, nil
+}
+
+// parseHello reads the body of a ClientHello. It is stricter than servers are: every length is exact, and no extension
+// comes twice.
+func parseHello(body []byte) (h hello, err error) {
+	b := bits(body)
+	b.skip(2 + 32)                                   // version, random
+	session, ciphers := b.vector(1), b.vector(2)     // at most 32 bytes; pairs
+	compression, extensions := b.vector(1), b.rest() // at least the null method
+	if b.bad() || len(session) > 32 || len(ciphers) < 2 || len(ciphers)%2 != 0 || len(compression) < 1 {
+		return h, errHello
+	}
+	if len(extensions) == 0 {
+		return h, nil // a hello of 1999, which names no host
+	}
+	list := extensions.vector(2)
+	if extensions.bad() || len(extensions) > 0 {
+		return h, errHello
+	}
+	seen := map[uint16]bool{}
+	for len(list) > 0 {
+		kind, data := list.number(), list.vector(2)
+		if list.bad() || seen[kind] || len(seen) >= maxExtensions {
+			return h, errHello
+		}
+		seen[kind] = true
+		switch kind {
+		case extECH, extESNI:
+			h.hidden = true
+		case extServerName:
+			if h.name, err = serverName(data); err != nil {
+				return h, err
+			}
+			h.named = true
+		}
+	}
+	return h, nil
+}
+
+// serverName wants exactly one name, of the one kind there is.
+func serverName(data bits) (string, error) {
+	list := data.vector(2)
+	if data.bad() || len(data) > 0 || len(list) < 1 || list[0] != 0 {
+		return "", errHello
+	}
+	list.skip(1)
+	name := list.vector(2)
+	if list.bad() || len(list) > 0 || len(name) == 0 {
+		return "", errHello
+	}
+	return string(name), nil
+}
+
+// bits is what is left to read; nil once it was too short. What is read of nothing is zero.
+type bits []byte
+
+func (b *bits) bad() bool { return *b == nil }
+
+func (b *bits) skip(n int) []byte {
+	if len(*b) < n || *b == nil {
+		*b = nil
+		return make([]byte, n)
+	}
+	out := (*b)[:n]
+	*b = (*b)[n:]
+	return out
+}
+
+func (b *bits) number() uint16 { return binary.BigEndian.Uint16(b.skip(2)) }
+
+// vector is what a length of one or two bytes stands before.
+func (b *bits) vector(size int) bits {
+	n := 0
+	for _, c := range b.skip(size) {
+		n = n<<8 | int(c)
+	}
+	if len(*b) < n || *b == nil {
+		*b = nil
+		return nil
+	}
+	return bits(b.skip(n))
+}
+
+func (b *bits) rest() bits {
+	if *b == nil {
+		return nil
+	}
+	return (*b)[:len(*b):len(*b)]
+}

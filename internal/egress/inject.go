@@ -1,0 +1,223 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Injection is a secret that the cage has a placeholder of. It goes to these endpoints, in these places, over TLS
+// that was verified, and nowhere else.
+type Injection struct {
+	Name        string // for receipts
+	Placeholder string // of [NewPlaceholder]
+	Value       bailey.Secret
+	To          []string // entries of the allowlist, as they stand there
+	Headers     []string // where it may stand, as a whole or as a part; in Authorization also under Basic
+	Query       []string // parameters where it may stand
+}
+
+// NewPlaceholder is a word that stands in nothing else.
+func NewPlaceholder() string { return "bailey-placeholder-" + strings.ToLower(rand.Text()) }
+
+const minPlaceholder = 16
+
+type secret struct {
+	Injection
+	headers []string // canonical
+}
+
+// bind checks injections and gives each to its entries.
+func bind(list *Allowlist, all []Injection) ([]*secret, error) {
+	var secrets []*secret
+	for _, in := range all {
+		if err := in.fault(secrets); err != nil {
+			return nil, err
+		}
+		s := &secret{Injection: in}
+		for _, h := range in.Headers {
+			s.headers = append(s.headers, textproto.CanonicalMIMEHeaderKey(h))
+		}
+		for _, to := range in.To {
+			i := slices.IndexFunc(list.entries, func(e *entry) bool { return e.String() == to })
+			if i < 0 {
+				return nil, invalid(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name, shown(to)), "name an entry as it stands in the egress list")
+			}
+			if list.entries[i].Plain {
+				return nil, invalid(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to), "a secret goes over TLS alone: leave plain out")
+			}
+			list.entries[i].inject = append(list.entries[i].inject, s)
+		}
+		secrets = append(secrets, s)
+	}
+	return secrets, nil
+}
+
+func (in Injection) fault(before []*secret) error {
+	v := in.Value.Reveal()
+	odd := func(r rune) bool { return r < ' ' || r > '~' }
+	switch {
+	case len(in.Placeholder) < minPlaceholder || strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
+		return invalid("the placeholder of "+in.Name+" could stand in other text", fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
+	case v == "" || strings.IndexFunc(v, odd) >= 0:
+		return invalid("the value of "+in.Name+" cannot stand in a header", "a secret that is injected is printable ASCII on one line")
+	case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
+		return invalid(in.Name+" is to be sent nowhere", "name endpoints, and headers or query parameters")
+	case strings.Contains(v, in.Placeholder):
+		return invalid("the placeholder of "+in.Name+" stands in its value", "make a placeholder at random")
+	}
+	for _, s := range before {
+		if strings.Contains(s.Placeholder, in.Placeholder) || strings.Contains(in.Placeholder, s.Placeholder) {
+			return invalid("the placeholders of "+in.Name+" and "+s.Name+" are one in the other", "make each at random")
+		}
+	}
+	return nil
+}
+
+// exchange puts secrets into a request, or refuses it: a placeholder that stands where its secret does not go.
+func (g *grant) exchange(r *http.Request) *Refusal {
+	for _, s := range g.p.secrets {
+		here := slices.Contains(g.entry.inject, s)
+		if where := s.exchange(r, here); where != "" {
+			return g.misused(s, where)
+		}
+	}
+	if r.Body != nil && r.Body != http.NoBody && len(g.p.secrets) > 0 {
+		r.Body = &searched{ReadCloser: r.Body, g: g, left: maxSearched}
+	}
+	return nil
+}
+
+func (g *grant) misused(s *secret, where string) *Refusal {
+	hint := "send it nowhere else than to " + strings.Join(s.To, ", ")
+	if slices.Contains(g.entry.inject, s) {
+		hint = "send it in " + strings.Join(append(slices.Clone(s.Headers), s.Query...), ", ")
+	}
+	ref := denied(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name, where), hint)
+	ref.kind = KindMisused
+	return ref
+}
+
+// exchange says where the placeholder stands and should not, "" when nowhere.
+func (s *secret) exchange(r *http.Request, here bool) string {
+	path, err := url.PathUnescape(r.URL.EscapedPath())
+	if err != nil || strings.Contains(path, s.Placeholder) || strings.Contains(r.URL.RawPath, s.Placeholder) {
+		return "the path"
+	}
+	if strings.Contains(r.Method, s.Placeholder) {
+		return "the method"
+	}
+	for name, values := range r.Header {
+		if strings.Contains(strings.ToLower(name), strings.ToLower(s.Placeholder)) {
+			return "the name of a header"
+		}
+		for i, v := range values {
+			swapped, found := s.swap(v)
+			if !found {
+				continue
+			}
+			if !here || !slices.Contains(s.headers, name) {
+				return "the header " + shown(name)
+			}
+			values[i] = swapped
+		}
+	}
+	return s.exchangeQuery(r, here)
+}
+
+// swap exchanges in a header's value, also in what Basic has encoded (RFC 7617).
+func (s *secret) swap(v string) (string, bool) {
+	if strings.Contains(v, s.Placeholder) {
+		return strings.ReplaceAll(v, s.Placeholder, s.Value.Reveal()), true
+	}
+	scheme, code, ok := strings.Cut(v, " ")
+	if !ok || !strings.EqualFold(scheme, "basic") {
+		return v, false
+	}
+	pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil || !bytes.Contains(pair, []byte(s.Placeholder)) {
+		return v, false
+	}
+	pair = bytes.ReplaceAll(pair, []byte(s.Placeholder), []byte(s.Value.Reveal()))
+	return scheme + " " + base64.StdEncoding.EncodeToString(pair), true
+}
+
+// exchangeQuery leaves all of a query that has no placeholder as it was written.
+func (s *secret) exchangeQuery(r *http.Request, here bool) string {
+	pairs := strings.Split(r.URL.RawQuery, "&")
+	for i, pair := range pairs {
+		key, value, _ := strings.Cut(pair, "=")
+		if strings.Contains(unescaped(key), s.Placeholder) {
+			return "the name of a query parameter"
+		}
+		plain := unescaped(value)
+		if !strings.Contains(plain, s.Placeholder) {
+			continue
+		}
+		if !here || !slices.Contains(s.Query, unescaped(key)) {
+			return "the query parameter " + shown(unescaped(key))
+		}
+		pairs[i] = key + "=" + url.QueryEscape(strings.ReplaceAll(plain, s.Placeholder, s.Value.Reveal()))
+	}
+	r.URL.RawQuery = strings.Join(pairs, "&")
+	return ""
+}
+
+// unescaped is text as a server would read it; what no server can read stays as it is.
+func unescaped(s string) string {
+	if t, err := url.QueryUnescape(s); err == nil {
+		return t
+	}
+	return s
+}
+
+// cover puts placeholders back where a host's answer names a secret in its head.
+func (g *grant) cover(h http.Header) {
+	for _, s := range g.entry.inject {
+		for _, values := range h {
+			for i, v := range values {
+				values[i] = strings.ReplaceAll(v, s.Value.Reveal(), s.Placeholder)
+			}
+		}
+	}
+}
+
+// maxSearched is how much of a body is looked at for placeholders, in bytes. What stands further on is passed: a
+// placeholder is worth nothing by itself.
+const maxSearched = 64 << 10
+
+// searched ends a body in which a placeholder stands: nothing is ever put into one.
+type searched struct {
+	io.ReadCloser
+	g    *grant
+	left int
+	tail []byte // of the piece before, as much as a placeholder less one could begin in
+}
+
+func (b *searched) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if n == 0 || b.left <= 0 {
+		return n, err
+	}
+	text := append(b.tail, to[:min(n, b.left)]...)
+	b.left -= min(n, b.left)
+	longest := 0
+	for _, s := range b.g.p.secrets {
+		if bytes.Contains(text, []byte(s.Placeholder)) {
+			b.left = 0
+			return 0, &refused{ref: b.g.p.record.refused(b.g.via, b.g.target.String(), b.g.misused(s, "the body")), noted: true}
+		}
+		longest = max(longest, len(s.Placeholder)-1)
+	}
+	b.tail = bytes.Clone(text[max(0, len(text)-longest):])
+	return n, err
+}

@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// life is one Serve or Forward: all that it opened, so that all of it can be closed.
+type life struct {
+	p      *Proxy
+	ctx    context.Context
+	relay  *relay
+	grants sync.Map // target → *grant, of what was ever granted: the transports dial nothing else
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	over  bool
+	work  sync.WaitGroup
+}
+
+func (p *Proxy) begin(ctx context.Context) *life {
+	l := &life{p: p, ctx: ctx, conns: map[net.Conn]struct{}{}}
+	l.relay = newRelay(l)
+	return l
+}
+
+// end closes every connection, and returns when nobody works on one any more. What a handler closes has counted its last
+// bytes; the rest is closed after them.
+func (l *life) end() {
+	l.mu.Lock()
+	l.over = true
+	var all []net.Conn
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	l.mu.Unlock()
+	for _, c := range all {
+		beneath(c).Close()
+	}
+	l.relay.close()
+	l.work.Wait()
+	for _, c := range all {
+		c.Close()
+	}
+}
+
+// beneath is the connection itself.
+func beneath(c net.Conn) net.Conn {
+	switch c := c.(type) {
+	case *client:
+		return c.Conn
+	case *outward:
+		return c.Conn
+	}
+	return c
+}
+
+// hold notes a connection, or closes it where the life is over.
+func (l *life) hold(c net.Conn) {
+	l.mu.Lock()
+	over := l.over
+	if !over {
+		l.conns[c] = struct{}{}
+	}
+	l.mu.Unlock()
+	if over {
+		c.Close()
+	}
+}
+
+func (l *life) drop(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}
+
+// client is a connection out of the cage.
+type client struct {
+	net.Conn        // as it was accepted
+	head     []byte // what was read ahead, and comes first
+	life     *life
+	grant    *grant // of a connection whose TLS is opened
+	once     sync.Once
+}
+
+func (l *life) receive(c net.Conn) *client {
+	in := &client{Conn: c, life: l}
+	l.hold(in)
+	return in
+}
+
+func (c *client) Read(b []byte) (int, error) {
+	if len(c.head) > 0 {
+		n := copy(b, c.head)
+		c.head = c.head[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *client) Close() (err error) {
+	c.once.Do(func() {
+		c.life.drop(c)
+		err = c.Conn.Close()
+	})
+	return err
+}
+
+// outward is a connection that the proxy made. As a net.Conn it counts what passes; what copies by itself uses the
+// connection beneath.
+type outward struct {
+	net.Conn
+	life     *life
+	grant    *grant
+	address  string
+	up, down atomic.Int64
+	last     atomic.Int64 // when a byte passed, either way, in nanoseconds
+	expiry   *time.Timer
+	once     sync.Once
+}
+
+func (l *life) take(c net.Conn, g *grant, address string) *outward {
+	o := &outward{Conn: c, life: l, grant: g, address: address}
+	o.expiry = time.AfterFunc(l.p.limits.Life, func() { c.Close() })
+	l.hold(o)
+	return o
+}
+
+// Read waits on while bytes pass the other way: a long upload has its answer at the end.
+func (o *outward) Read(b []byte) (int, error) {
+	for idle := o.life.p.limits.Idle; ; {
+		o.Conn.SetReadDeadline(time.Now().Add(idle))
+		n, err := o.Conn.Read(b)
+		if n == 0 && isTimeout(err) && time.Now().UnixNano()-o.last.Load() < int64(idle) {
+			continue
+		}
+		return n, o.spend(&o.down, int64(n), err)
+	}
+}
+
+func (o *outward) Write(b []byte) (int, error) {
+	o.Conn.SetWriteDeadline(time.Now().Add(o.life.p.limits.Idle))
+	n, err := o.Conn.Write(b)
+	return n, o.spend(&o.up, int64(n), err)
+}
+
+// spend takes bytes from what the call has; err is what is the matter anyway.
+func (o *outward) spend(way *atomic.Int64, n int64, err error) error {
+	way.Add(n)
+	if n > 0 {
+		o.last.Store(time.Now().UnixNano())
+	}
+	if o.life.p.bytes.Add(-n) <= 0 && n > 0 {
+		o.Conn.Close()
+		return o.life.p.exhausted(o.grant)
+	}
+	return err
+}
+
+// Close leaves one event behind, whoever closes.
+func (o *outward) Close() (err error) {
+	o.once.Do(func() {
+		o.expiry.Stop()
+		o.life.drop(o)
+		err = o.Conn.Close()
+		o.life.p.record.add(Event{Kind: KindClosed, Via: o.grant.via, Target: o.grant.target.String(), Address: o.address,
+			Up: o.up.Load(), Down: o.down.Load()})
+	})
+	return err
+}
+
+// exhausted says that the call has no bytes left, and notes it once.
+func (p *Proxy) exhausted(g *grant) error {
+	ref := &Refusal{why: "egress of this call has used up its bytes", hint: "ask for less, or have the limit of bytes raised",
+		status: http.StatusServiceUnavailable, reply: socksDenied, kind: KindRefused}
+	p.spent.Do(func() { p.record.refused(g.via, g.target.String(), ref) })
+	return ref.Err()
+}

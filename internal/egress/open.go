@@ -1,0 +1,145 @@
+package egress
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+)
+
+// authority signs for the names that one call has opened. Its keys are made for the call and never written; its root is good for
+// those names and no others, so that even who had the key could be nobody else.
+type authority struct {
+	pem    []byte
+	root   *x509.Certificate
+	sign   *ecdsa.PrivateKey
+	key    *ecdsa.PrivateKey // of all leaves
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate
+}
+
+// validity is longer than any call, and the hour before is for a clock in the cage that is not ours.
+const validity = 24 * time.Hour
+
+func newAuthority(list *Allowlist) (*authority, error) {
+	sign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, noAuthority(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, noAuthority(err)
+	}
+	template := certificate("bailey, for one call")
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	constrain(template, list)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, sign.Public(), sign)
+	if err != nil {
+		return nil, noAuthority(err)
+	}
+	root, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, noAuthority(err)
+	}
+	return &authority{pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), root: root, sign: sign, key: key,
+		leaves: map[string]*tls.Certificate{}}, nil
+}
+
+func noAuthority(err error) error {
+	return &bailey.Error{Kind: bailey.Internal, Message: "no authority could be made to open TLS with", Err: err}
+}
+
+func certificate(name string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity)}
+}
+
+// constrain names what the root is good for (RFC 5280, section 4.2.1.10). A constraint on a name holds for all below it,
+// and where one kind is not named it would be free: so each is.
+func constrain(root *x509.Certificate, list *Allowlist) {
+	root.PermittedDNSDomainsCritical = true
+	for _, e := range list.entries {
+		switch {
+		case !e.opened():
+		case e.addr.IsValid():
+			root.PermittedIPRanges = append(root.PermittedIPRanges, &net.IPNet{IP: e.addr.AsSlice(), Mask: net.CIDRMask(e.addr.BitLen(), e.addr.BitLen())})
+		case !slices.Contains(root.PermittedDNSDomains, e.name):
+			root.PermittedDNSDomains = append(root.PermittedDNSDomains, e.name)
+		}
+	}
+	if len(root.PermittedDNSDomains) == 0 {
+		root.PermittedDNSDomains = []string{"invalid"} // RFC 6761: nobody's
+	}
+	if len(root.PermittedIPRanges) == 0 {
+		root.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+	}
+}
+
+// leaf is the certificate of one host, made when it is first asked for.
+func (a *authority) leaf(t Target) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.leaves[t.host()]; c != nil {
+		return c, nil
+	}
+	template := certificate("")
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	if t.addr.IsValid() {
+		template.IPAddresses = []net.IP{t.addr.AsSlice()}
+	} else {
+		template.DNSNames = []string{t.name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.root, a.key.Public(), a.sign)
+	if err != nil {
+		return nil, noAuthority(err)
+	}
+	c := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
+	a.leaves[t.host()] = c
+	return c, nil
+}
+
+// openTLS answers in the place of the host. A client that takes only the host's own certificate (pinning) ends here, and that is
+// said in the record.
+func (c *client) openTLS(g *grant) {
+	leaf, err := g.p.ca.leaf(g.target)
+	if err != nil {
+		return
+	}
+	s := seatFor(c)
+	conn := tls.Server(s, &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
+		SessionTicketsDisabled: true})
+	ctx, cancel := context.WithTimeout(c.life.ctx, g.p.limits.Request)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		if c.life.ctx.Err() == nil {
+			ref := unreachable(g.target, "the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
+			g.p.record.refused("tls", g.target.String(), ref)
+		}
+		return
+	}
+	c.grant = g
+	c.SetDeadline(time.Time{})
+	s.at(g.p.inner, conn)
+}
+
+// hostOf reads the Host of a request, which may leave out the usual port.
+func hostOf(host, usual string) (Target, *Refusal) {
+	if i := strings.LastIndexByte(host, ':'); i < 0 || strings.HasSuffix(host, "]") {
+		host += ":" + usual
+	}
+	return ParseTarget(host)
+}

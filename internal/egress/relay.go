@@ -1,0 +1,156 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"time"
+)
+
+// relay carries requests that the proxy can read: inside of TLS that was opened, and plain ones. Each goes to the target that
+// was granted and to nothing that stands in it. It follows no redirect, and its connections are this life's.
+type relay struct {
+	life     *life
+	old, new *http.Transport // HTTP/1.1 for what came so, and HTTP/2 where the host has it for what came as that
+}
+
+func newRelay(l *life) *relay {
+	r := &relay{life: l, old: transport(l), new: transport(l)}
+	r.new.Protocols.SetHTTP2(true)
+	return r
+}
+
+func transport(l *life) *http.Transport {
+	p := l.p
+	t := &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return l.again(addr) },
+		TLSClientConfig:     &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: p.limits.Connect, IdleConnTimeout: p.limits.Idle, MaxConnsPerHost: p.limits.Open, ExpectContinueTimeout: time.Second,
+		MaxResponseHeaderBytes: 1 << 20, DisableCompression: true, Protocols: new(http.Protocols)}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// again dials what was granted before, for a transport.
+func (l *life) again(addr string) (net.Conn, error) {
+	g, ok := l.grants.Load(addr)
+	if !ok {
+		return nil, errNotGranted
+	}
+	c, ref := l.p.dial(l.ctx, l, g.(*grant))
+	if ref != nil {
+		return nil, &refused{ref: ref}
+	}
+	return c, nil
+}
+
+var errNotGranted = errors.New("nothing was granted there")
+
+// refused carries a refusal through code that knows errors alone.
+type refused struct {
+	ref   *Refusal
+	noted bool
+}
+
+func (r *refused) Error() string { return r.ref.String() }
+
+func (r *relay) close() {
+	r.old.CloseIdleConnections()
+	r.new.CloseIdleConnections()
+}
+
+// serveInner is what is said inside of TLS that was opened.
+func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
+	c := seatOf(r).client
+	g := c.grant
+	host, ref := hostOf(r.Host, "443")
+	switch {
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*":
+		ref = denied("egress to "+g.target.String()+" is not allowed in this way: "+shown(r.Method+" "+r.RequestURI), "ask for a path of the host")
+	case ref != nil || host != g.target:
+		ref = denied("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+shown(r.Host), "send the Host that the connection was asked for")
+		ref.status = http.StatusMisdirectedRequest
+	}
+	if ref != nil {
+		refuse(w, r, p.record.refused("tls", g.target.String(), ref))
+		return
+	}
+	c.life.relay.serve(w, r, g, "https")
+}
+
+// serve sends a request on, with its placeholders exchanged.
+func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme string) {
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	defer context.AfterFunc(r.life.ctx, cancel)()
+	out := in.Clone(ctx)
+	ref := upgrade(g, out, scheme)
+	if ref == nil {
+		ref = g.exchange(out)
+	}
+	if ref != nil {
+		refuse(w, in, g.p.record.refused(g.via, g.target.String(), ref))
+		return
+	}
+	via := r.old
+	if in.ProtoMajor == 2 {
+		via = r.new
+	}
+	proxy := httputil.ReverseProxy{Transport: via, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		Rewrite:        func(pr *httputil.ProxyRequest) { aim(pr, g, scheme) },
+		ModifyResponse: func(res *http.Response) error { g.cover(res.Header); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.fault(w, in, g, err) }}
+	proxy.ServeHTTP(w, out)
+}
+
+// aim points a request at what was granted, whatever stands in it. The query stays as it was written.
+func aim(pr *httputil.ProxyRequest, g *grant, scheme string) {
+	pr.Out.URL.Scheme, pr.Out.URL.Host = scheme, g.target.String()
+	pr.Out.URL.User, pr.Out.URL.RawQuery = nil, pr.In.URL.RawQuery
+	pr.Out.Host = g.target.host()
+	if g.target.addr.Is6() {
+		pr.Out.Host = "[" + pr.Out.Host + "]"
+	}
+	if g.target.port != map[string]uint16{"http": 80, "https": 443}[scheme] {
+		pr.Out.Host = g.target.String()
+	}
+	pr.Out.Trailer = nil
+}
+
+// upgrade lets a connection become a WebSocket where it is opened, and nothing else: HTTP/2 by upgrade would be a tunnel
+// that nobody reads.
+func upgrade(g *grant, r *http.Request, scheme string) *Refusal {
+	to := r.Header.Values("Upgrade")
+	if len(to) == 0 || r.ProtoMajor == 2 || scheme == "https" && len(to) == 1 && strings.EqualFold(to[0], "websocket") {
+		return nil
+	}
+	return denied("egress to "+g.target.String()+" is not allowed to become "+shown(strings.Join(to, ", ")), "go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
+}
+
+// fault answers where nothing came back. What a transport says may quote the request, so its own words are not used.
+func (r *relay) fault(w http.ResponseWriter, in *http.Request, g *grant, err error) {
+	if r.life.ctx.Err() != nil || in.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	ref := unreachable(g.target, "it ended the connection without an answer")
+	var mine *refused
+	var bad *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &mine):
+		ref = mine.ref
+	case errors.As(err, &bad), errors.As(err, &unknown):
+		ref = unreachable(g.target, "its certificate is not one that this machine trusts for that name")
+	case errors.As(err, new(*net.OpError)), errors.Is(err, context.DeadlineExceeded):
+		ref = unreachable(g.target, dialFault(err))
+	}
+	if mine == nil || !mine.noted {
+		g.p.record.refused(g.via, g.target.String(), ref)
+	}
+	refuse(w, in, ref)
+}

@@ -1,0 +1,185 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Serve takes HTTP and SOCKS5 from a listener until ctx ends. It closes the listener, and when it returns nothing that came
+// over it is open any more.
+func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
+	return p.serve(ctx, ln, (*client).meet)
+}
+
+// Forward takes connections from a listener and leads each to one target, host:port: for tools that know no proxy. What
+// stands for many names cannot be forwarded to.
+func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) error {
+	t, ref := ParseTarget(target)
+	if ref == nil {
+		ref = p.list.Decide(t).Refusal()
+	}
+	if ref != nil {
+		ln.Close()
+		return ref.Err()
+	}
+	if e := p.list.find(t); e.wild {
+		ln.Close()
+		return invalid("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to", "name the host itself, or have the tool use the proxy")
+	}
+	return p.serve(ctx, ln, func(c *client) { c.forward(t) })
+}
+
+// Names are the targets that can be forwarded to, host:port: the entries that are one name each.
+func (p *Proxy) Names() []string {
+	var names []string
+	for _, e := range p.list.entries {
+		if !e.wild && !e.addr.IsValid() {
+			names = append(names, e.String())
+		}
+	}
+	return names
+}
+
+// waiting is how many connections may be saying what they want beside those that are open; more are left to the
+// kernel's queue.
+const waiting = 64
+
+func (p *Proxy) serve(ctx context.Context, ln net.Listener, handle func(*client)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l := p.begin(ctx)
+	defer l.end()
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+	defer ln.Close()
+	places := make(chan struct{}, p.limits.Open+waiting)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := ln.Accept()
+		if err != nil {
+			<-places
+			if retry(ctx, err) {
+				continue
+			}
+			return ended(ctx, err)
+		}
+		client := l.receive(c)
+		l.work.Go(func() {
+			defer func() { <-places }()
+			defer client.Close()
+			defer client.survive()
+			handle(client)
+		})
+	}
+}
+
+// ended is nil where it was meant to end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("the proxy takes no more connections: %w", err)
+}
+
+// retry waits where a connection could not be taken for want of descriptors, or was gone again.
+func retry(ctx context.Context, err error) bool {
+	var ne net.Error
+	if errors.Is(err, net.ErrClosed) || !errors.As(err, &ne) || ctx.Err() != nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(10 * time.Millisecond):
+		return true
+	}
+}
+
+// survive keeps our own fault on one connection from ending the gateway. http.ErrAbortHandler is no fault.
+func (c *client) survive() {
+	if fault := recover(); fault != nil && fault != http.ErrAbortHandler {
+		c.life.p.record.add(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy met a fault of its own"})
+	}
+}
+
+// meet tells SOCKS5 from HTTP by the first byte: no method of HTTP begins with a 5.
+func (c *client) meet() {
+	c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request))
+	first := make([]byte, 1)
+	if _, err := c.Conn.Read(first); err != nil {
+		return
+	}
+	if first[0] == socksVersion {
+		c.socks()
+		return
+	}
+	c.head = first
+	s := seatFor(c)
+	s.at(c.life.p.front, s)
+}
+
+// grant is a target that was let through, once.
+type grant struct {
+	via    string
+	target Target
+	entry  *entry
+	addrs  []netip.Addr
+	p      *Proxy
+}
+
+// admit decides, counts and resolves, in this order. A grant is to be released; the refusal has been noted.
+func (l *life) admit(via string, t Target) (*grant, *Refusal) {
+	g, ref := l.decide(via, t)
+	if ref != nil {
+		return nil, l.p.record.refused(via, t.String(), ref)
+	}
+	l.grants.LoadOrStore(t.String(), g)
+	return g, nil
+}
+
+func (l *life) decide(via string, t Target) (*grant, *Refusal) {
+	p := l.p
+	v := p.list.Decide(t)
+	if !v.Allowed() {
+		return nil, v.Refusal()
+	}
+	if ref := p.count(t); ref != nil {
+		return nil, ref
+	}
+	g := &grant{via: via, target: t, entry: v.entry, p: p}
+	addrs, ref := p.addresses(l.ctx, t, v.entry)
+	if ref != nil {
+		g.release()
+		return nil, ref
+	}
+	g.addrs = addrs
+	return g, nil
+}
+
+// count takes one of the connections that a call has.
+func (p *Proxy) count(t Target) *Refusal {
+	busy := func(why, hint string) *Refusal {
+		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint, status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}
+	}
+	switch {
+	case p.bytes.Load() <= 0:
+		return busy("this call has used up its bytes", "ask for less, or have the limit of bytes raised")
+	case p.total.Add(1) > int64(p.limits.Total):
+		return busy(fmt.Sprintf("this call has made the %d connections it may", p.limits.Total), "keep connections open, or have the limit raised")
+	case p.open.Add(1) > int64(p.limits.Open):
+		p.open.Add(-1)
+		return busy(fmt.Sprintf("this call has the %d connections open that it may", p.limits.Open), "close some of them")
+	}
+	return nil
+}
+
+func (g *grant) release() { g.p.open.Add(-1) }

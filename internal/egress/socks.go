@@ -1,0 +1,130 @@
+package egress
+
+import (
+	"encoding/binary"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// SOCKS5, RFC 1928: no authentication, CONNECT alone. A refusal is a number there; the words are in the event.
+const (
+	socksVersion     = 5
+	socksConnect     = 1
+	socksFailed      = 1
+	socksDenied      = 2
+	socksUnreachable = 4
+	socksNoCommand   = 7
+	socksNoAddress   = 8
+	socksNoMethod    = 0xff
+)
+
+// socks goes on after the version. It reads not a byte beyond a request.
+func (c *client) socks() {
+	if !c.socksGreet() {
+		return
+	}
+	t, ref := c.socksRequest()
+	if ref == nil && !t.addr.IsValid() && t.name == "" {
+		return // it hung up, or was too slow
+	}
+	if ref != nil {
+		c.life.p.record.refused("socks", "", ref)
+	}
+	var g *grant
+	var out *outward
+	if ref == nil {
+		g, ref = c.life.admit("socks", t)
+	}
+	if ref == nil {
+		defer g.release()
+		out, ref = c.reach(g)
+	}
+	if ref != nil {
+		c.say(socksReply(ref.reply))
+		return
+	}
+	if out != nil {
+		defer out.Close()
+	}
+	if _, err := io.WriteString(c.Conn, socksReply(0)); err == nil {
+		c.carry(g, out)
+	}
+}
+
+// socksReply names no address that anything was bound to: it is nobody's business.
+func socksReply(code byte) string { return string([]byte{socksVersion, code, 0, 1, 0, 0, 0, 0, 0, 0}) }
+
+func (c *client) socksGreet() bool {
+	methods, ok := c.take(1)
+	if !ok {
+		return false
+	}
+	offered, ok := c.take(int(methods[0]))
+	if !ok {
+		return false
+	}
+	if !slices.Contains(offered, 0) {
+		c.say(string([]byte{socksVersion, socksNoMethod}))
+		return false
+	}
+	_, err := c.Conn.Write([]byte{socksVersion, 0})
+	return err == nil
+}
+
+// socksRequest is what is asked for; neither a target nor a refusal when the client is gone.
+func (c *client) socksRequest() (t Target, ref *Refusal) {
+	head, ok := c.take(4)
+	if !ok {
+		return t, nil
+	}
+	if head[0] != socksVersion || head[2] != 0 {
+		return t, socksFault("this is not SOCKS5", socksFailed)
+	}
+	size := 0
+	switch head[3] {
+	case 1:
+		size = 4
+	case 4:
+		size = 16
+	case 3:
+		n, ok := c.take(1)
+		if !ok {
+			return t, nil
+		}
+		size = int(n[0])
+	default:
+		return t, socksFault("SOCKS5 knows no such address", socksNoAddress)
+	}
+	rest, ok := c.take(size + 2)
+	if !ok {
+		return t, nil
+	}
+	if head[1] != socksConnect {
+		return t, socksFault("SOCKS5 here is CONNECT alone: nothing listens for a cage, and no datagram passes (QUIC, DNS)", socksNoCommand)
+	}
+	host, port := string(rest[:size]), binary.BigEndian.Uint16(rest[size:])
+	if head[3] != 3 {
+		addr, _ := netip.AddrFromSlice(rest[:size])
+		host = addr.String()
+	}
+	if port == 0 {
+		return t, malformed(host, "0 is no port")
+	}
+	return targetOf(host, port)
+}
+
+// take reads so many bytes; the deadline set before the first holds for all.
+func (c *client) take(n int) ([]byte, bool) {
+	b := make([]byte, n)
+	_, err := io.ReadFull(c, b)
+	return b, err == nil
+}
+
+func socksFault(why string, reply byte) *Refusal {
+	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port", reply: reply, kind: KindRefused}
+}
+
+// soon is a deadline for what has to be said next.
+func (c *client) soon() { c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request)) }

@@ -1,0 +1,199 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// forward leads a connection to the one target of its listener.
+func (c *client) forward(t Target) {
+	g, ref := c.life.admit("forward", t)
+	var out *outward
+	if ref == nil {
+		defer g.release()
+		out, ref = c.reach(g)
+	}
+	if ref != nil {
+		c.soon()
+		first := make([]byte, 1)
+		n, _ := c.Conn.Read(first)
+		c.tell(first[:n], ref)
+		return
+	}
+	if out != nil {
+		defer out.Close()
+	}
+	c.carry(g, out)
+}
+
+// reach connects to what was granted; neither where TLS is opened: that connects when it has a request. The refusal
+// has been noted.
+func (c *client) reach(g *grant) (*outward, *Refusal) {
+	if g.entry.opened() {
+		return nil, nil
+	}
+	out, ref := g.p.dial(c.life.ctx, c.life, g)
+	if ref != nil {
+		return nil, g.p.record.refused(g.via, g.target.String(), ref)
+	}
+	return out, nil
+}
+
+// carry looks at what a connection begins with, where the endpoint does not say plain, and hands it on.
+func (c *client) carry(g *grant, out *outward) {
+	if g.entry.Plain {
+		c.pipe(g, out, nil)
+		return
+	}
+	c.soon()
+	h, raw, err := readHello(c)
+	if err != nil && (len(raw) == 0 && !isTimeout(err) || c.life.ctx.Err() != nil) {
+		return // it hung up without a word
+	}
+	if ref := g.judge(h, err); ref != nil {
+		c.tell(raw, g.p.record.refused(g.via, g.target.String(), ref))
+		return
+	}
+	if g.entry.opened() {
+		c.head = append(raw, c.head...)
+		c.openTLS(g)
+		return
+	}
+	c.pipe(g, out, raw)
+}
+
+// judge refuses a beginning that does not say, in TLS, where it goes, or says something else.
+func (g *grant) judge(h hello, err error) *Refusal {
+	e, to := g.entry, "egress to "+g.target.String()
+	named, ref := Target{}, (*Refusal)(nil)
+	if h.named {
+		named, ref = targetOf(h.name, g.target.port)
+	}
+	switch {
+	case isTimeout(err):
+		return denied(to+" was given no TLS ClientHello in time", "the endpoint has to say plain: true for what is not TLS, or where the server speaks first")
+	case errors.Is(err, errNotTLS):
+		return notTLS(g.target)
+	case err != nil:
+		return denied(to+" is not allowed: "+errHello.Error(), "use another TLS client")
+	case h.hidden && !e.ECH:
+		return denied(to+" is not allowed: TLS hides the name it asks for (encrypted_client_hello)", "turn ECH off in the client, or have the endpoint say ech: true")
+	case !h.named && !e.NoSNI:
+		return denied(to+" is not allowed: TLS names no server (no SNI)", "have the client send SNI, or the endpoint say noSNI: true")
+	case h.named && (ref != nil || named != g.target || strings.HasSuffix(h.name, ".")):
+		return denied(fmt.Sprintf("%s is not allowed: TLS asks for another server there, %s", to, shown(h.name)), "ask the proxy for the name that TLS is to be spoken with")
+	}
+	return nil
+}
+
+func notTLS(t Target) *Refusal {
+	return denied("egress to "+t.String()+" is allowed over TLS alone, and this is not TLS", "use https, or have the endpoint say plain: true")
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// alert is a fatal TLS alert, access_denied.
+const alert = "\x15\x03\x03\x00\x02\x02\x31"
+
+// tell gives the reason to a client that takes itself to be connected already: as an alert where it speaks TLS, in words where
+// it may speak HTTP.
+func (c *client) tell(begin []byte, ref *Refusal) {
+	switch {
+	case len(begin) > 0 && begin[0] == recordHandshake:
+		c.say(alert)
+	case len(begin) > 0 && 'A' <= begin[0] && begin[0] <= 'Z':
+		c.say(httpRefusal(ref))
+	}
+}
+
+// piece is how much is copied before anybody counts, in bytes.
+const piece = 64 << 10
+
+// tunnel is two connections that are copied into each other.
+type tunnel struct {
+	p    *Proxy
+	g    *grant
+	last atomic.Int64 // when a byte passed, in nanoseconds
+	ends []net.Conn
+}
+
+// pipe copies both ways until both are done; raw and what was read ahead go first.
+func (c *client) pipe(g *grant, out *outward, raw []byte) {
+	c.SetDeadline(time.Time{})
+	if raw = append(raw, c.head...); len(raw) > 0 {
+		if _, err := out.Write(raw); err != nil {
+			return
+		}
+	}
+	t := &tunnel{p: g.p, g: g, ends: []net.Conn{c.Conn, out.Conn}}
+	t.touch()
+	var both sync.WaitGroup
+	both.Go(func() { t.copy(out.Conn, c.Conn, &out.up) })
+	both.Go(func() { t.copy(c.Conn, out.Conn, &out.down) })
+	both.Wait()
+}
+
+func (t *tunnel) touch()               { t.last.Store(time.Now().UnixNano()) }
+func (t *tunnel) quiet() time.Duration { return time.Duration(time.Now().UnixNano() - t.last.Load()) }
+
+// copy is one way. What ends by itself is handed on as such, and the other way goes on; all else ends both.
+func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
+	var buf []byte
+	if _, ok := dst.(*net.TCPConn); !ok {
+		buf = make([]byte, piece/2)
+	}
+	for {
+		left := t.p.bytes.Load()
+		if left <= 0 {
+			t.p.exhausted(t.g)
+			break
+		}
+		n, err := t.move(dst, src, min(piece, left), buf)
+		count.Add(n)
+		t.p.bytes.Add(-n)
+		if n > 0 {
+			t.touch()
+		}
+		if err == io.EOF {
+			if half, ok := dst.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+				return
+			}
+			break
+		}
+		if err != nil && !(isTimeout(err) && t.quiet() < t.p.limits.Idle) {
+			break
+		}
+	}
+	for _, c := range t.ends {
+		c.Close()
+	}
+}
+
+// move copies up to n bytes: in the kernel (splice) where it goes to TCP, through a buffer elsewhere. The deadline of
+// reading is short, so that what trickles is seen to; one of writing is an end, since what was read would be lost.
+func (t *tunnel) move(dst, src net.Conn, n int64, buf []byte) (int64, error) {
+	now := time.Now()
+	src.SetReadDeadline(now.Add(min(t.p.limits.Idle/4, 15*time.Second)))
+	dst.SetWriteDeadline(now.Add(t.p.limits.Idle))
+	if buf == nil {
+		k, err := io.CopyN(dst, src, n)
+		if isTimeout(err) && time.Since(now) >= t.p.limits.Idle {
+			err = io.ErrShortWrite
+		}
+		return k, err
+	}
+	k, err := src.Read(buf[:min(n, int64(len(buf)))])
+	if k > 0 {
+		if _, werr := dst.Write(buf[:k]); werr != nil {
+			return 0, io.ErrShortWrite
+		}
+	}
+	return int64(k), err
+}

@@ -1,0 +1,328 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// world is an Internet of the test's own: names, addresses and servers, of which the machine knows nothing. What is
+// resolved and dialled is remembered.
+type world struct {
+	t     *testing.T
+	roots *x509.CertPool
+	ca    *x509.Certificate
+	key   *ecdsa.PrivateKey
+
+	mu     sync.Mutex
+	names  map[string][][]string // name → the answers, one after the other; the last stays
+	places map[string]string     // address:port → where it listens on this machine
+	asked  []string
+	dialed []string
+	events []Event
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, names: map[string][][]string{}, places: map[string]string{}, roots: x509.NewCertPool()}
+	w.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the world"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ca, _ = x509.ParseCertificate(der)
+	w.roots.AddCert(w.ca)
+	return w
+}
+
+func (w *world) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, name)
+	answers := w.names[name]
+	if len(answers) == 0 {
+		return nil, errors.New("no such host")
+	}
+	var out []netip.Addr
+	for _, s := range answers[0] {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	if len(answers) > 1 {
+		w.names[name] = answers[1:]
+	}
+	return out, nil
+}
+
+func (w *world) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialed = append(w.dialed, to.String())
+	place, ok := w.places[to.String()]
+	w.mu.Unlock()
+	if !ok {
+		return nil, errors.New("nobody is there")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", place)
+}
+
+func (w *world) note(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+// seen are the events of a kind so far.
+func (w *world) seen(kind string) []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Event
+	for _, e := range w.events {
+		if e.Kind == kind {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// await waits for an event; who refuses may still be about to say so.
+func (w *world) await(kind, words string) Event {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, e := range w.seen(kind) {
+			if strings.Contains(e.Reason, words) {
+				return e
+			}
+		}
+	}
+	w.t.Fatalf("no event %q with %q; there are %+v", kind, words, w.events)
+	return Event{}
+}
+
+func (w *world) resolved() []string { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.asked) }
+func (w *world) reached() []string  { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.dialed) }
+
+// listen puts a listener of this machine at an address of the world.
+func (w *world) listen(at string) net.Listener {
+	w.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { ln.Close() })
+	w.mu.Lock()
+	w.places[at] = ln.Addr().String()
+	w.mu.Unlock()
+	return ln
+}
+
+// host gives a name its address and, there, an HTTPS server that answers to the name.
+func (w *world) host(name, addr string, port int, h http.HandlerFunc) *httptest.Server {
+	w.t.Helper()
+	w.mu.Lock()
+	w.names[name] = [][]string{{addr}}
+	w.mu.Unlock()
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close()
+	s.Listener = w.listen(netip.AddrPortFrom(netip.MustParseAddr(addr), uint16(port)).String())
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{w.certificate(name)}}
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	w.t.Cleanup(s.Close)
+	return s
+}
+
+func (w *world) certificate(name string) tls.Certificate {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	if ip := net.ParseIP(name); ip != nil {
+		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, w.ca, key.Public(), w.key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// yard is a proxy at work, as a cage sees it.
+type yard struct {
+	*world
+	*Proxy
+	addr string // TCP, on loopback
+	unix string
+	stop func() // ends the call and waits until everything is closed
+}
+
+// start runs a proxy that lives in w.
+func (w *world) start(c Config) *yard {
+	w.t.Helper()
+	c.Resolver, c.Event = w, w.note
+	if c.Dial == nil {
+		c.Dial = w.dial
+	}
+	if c.Roots == nil {
+		c.Roots = w.roots
+	}
+	p, err := New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	y := &yard{world: w, Proxy: p, unix: filepath.Join(w.t.TempDir(), "p")}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	unix, err := net.Listen("unix", y.unix)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	y.addr = tcp.Addr().String()
+	var work sync.WaitGroup
+	for _, ln := range []net.Listener{tcp, unix} {
+		work.Go(func() {
+			if err := p.Serve(ctx, ln); err != nil {
+				w.t.Errorf("Serve: %v", err)
+			}
+		})
+	}
+	y.stop = sync.OnceFunc(func() { cancel(); work.Wait() })
+	w.t.Cleanup(y.stop)
+	return y
+}
+
+func allow(all ...string) []Endpoint {
+	var out []Endpoint
+	for _, s := range all {
+		e, err := ParseEndpoint(s)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// client is Go's own, which trusts the world and, where it is opened, the proxy's root.
+func (y *yard) client() *http.Client {
+	roots := y.world.roots.Clone()
+	if pem := y.Root(); pem != nil {
+		roots.AppendCertsFromPEM(pem)
+	}
+	t := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: y.addr}), TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	y.world.t.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t, Timeout: 20 * time.Second}
+}
+
+// get is the body of an answer, or the error.
+func (y *yard) get(url string) (string, error) {
+	res, err := y.client().Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return fmt.Sprintf("%d %s", res.StatusCode, b), err
+}
+
+// raw is a bare connection to the proxy.
+func (y *yard) raw() net.Conn {
+	y.world.t.Helper()
+	c, err := net.Dial("tcp", y.addr)
+	if err != nil {
+		y.world.t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	y.world.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// say sends bytes and reads all that comes until the proxy closes.
+func (y *yard) say(words string) string {
+	y.world.t.Helper()
+	c := y.raw()
+	io.WriteString(c, words)
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
+// tunnel asks for CONNECT and returns the connection when it stands.
+func (y *yard) tunnel(target string) net.Conn {
+	y.world.t.Helper()
+	c := y.raw()
+	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	res, err := http.ReadResponse(bufio.NewReaderSize(oneByte{c}, 16), &http.Request{Method: "CONNECT"})
+	if err != nil || res.StatusCode != 200 {
+		y.world.t.Fatalf("CONNECT %s: %v %+v", target, err, res)
+	}
+	return c
+}
+
+// oneByte reads one byte at a time, so that nothing is read ahead.
+type oneByte struct{ io.Reader }
+
+func (o oneByte) Read(b []byte) (int, error) { return o.Reader.Read(b[:1]) }
+
+// hangsUp waits until the other side has closed.
+func hangsUp(c net.Conn) bool {
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, err := io.Copy(io.Discard, c)
+	var ne net.Error
+	return !(errors.As(err, &ne) && ne.Timeout())
+}
+
+func pemPool(b []byte) *x509.CertPool {
+	pool := x509.NewCertPool()
+	block, _ := pem.Decode(b)
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		panic(err)
+	}
+	pool.AddCert(c)
+	return pool
+}
+
+var echo http.HandlerFunc = func(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s %s %s", r.Proto, r.Host, r.URL.Path)
+}
+
+// public are addresses that are simply somebody's.
+const public, public2 = "93.184.216.34", "93.184.216.35"
+
+func secretOf(to ...string) Injection {
+	return Injection{Name: "token", Placeholder: "bailey-placeholder-test", Value: bailey.NewSecret("s3cr3t value"), To: to, Headers: []string{"authorization"}, Query: []string{"key"}}
+}
+
+func mustURL(s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
