@@ -111,8 +111,8 @@ func (a *app) auditKeyVerb() *cobra.Command {
 to auditors by another way than the ledger.
 
 --rotate has the log sign with another key from now on. The ledger records the change, signed by the key before, whose
-private half is removed; who trusts the first key trusts those after it. An operator verb: it wants a terminal, or
-BAILEY_OPERATOR=1 and --yes.`,
+private half is removed; who trusts the first key trusts those after it. Where settings.yaml says checkpointKey, a home's key
+is followed by one of the broker's, and that one by none. An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func(k keyReply) { fmt.Fprintln(a.stdout, k.Key) }
@@ -154,7 +154,7 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 }
 
 // openNotary wires who signs for the ledger.
-func openNotary(home gateway.Home, log *ledger.Log, newest []byte) (*ledger.Notary, error) {
+func openNotary(home gateway.Home, log *ledger.Log, newest []byte, keys ledger.Keys) (*ledger.Notary, error) {
 	cosigned, err := keptNote(home.Cosigned())
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func openNotary(home gateway.Home, log *ledger.Log, newest []byte) (*ledger.Nota
 			return gateway.Replace(root, name, signed, 0o600, func() error { return nil })
 		}
 	}
-	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: ledger.KeyFiles{Dir: home.Keys()},
+	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: keys,
 		Newest: newest, Keep: keep(gateway.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(gateway.CosignedName)}), nil
 }
 
@@ -228,6 +228,13 @@ func (s *stack) key(ctx context.Context, _ gateway.Query, _ bailey.Call) (any, e
 
 // rotate is an act. The new key signs at once: what is newest is then of a key that can still sign.
 func (s *stack) rotate(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	old, err := s.notary.Key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.keyring(s.home).mayLeave(old.Public()); err != nil {
+		return nil, err
+	}
 	change, err := s.notary.Rotate(ctx)
 	if err != nil {
 		return nil, err

@@ -303,7 +303,7 @@ func TestBrokerGuide(t *testing.T) {
 	if err != nil && strings.Contains(string(out), "No user exists for uid") {
 		ktest.Missing(t, "account", err)
 	}
-	for _, want := range []string{"+ lease deploy: token of file", "lease registry: env REGISTRY_TOKEN, for read packages, 10m0s, no approval", "+ credentials come from the broker", "this wall is absent"} {
+	for _, want := range []string{"+ lease deploy: token of file", "lease registry: env REGISTRY_TOKEN, for read packages, 10m0s, no approval", "+ credentials come from the broker", "this wall is absent", "+ the ledger's checkpoints are signed by a key of the broker", "it signs the ledger's checkpoints"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Fatalf("%v, no %q in\n%s", err, want, out)
 		}

@@ -51,7 +51,11 @@ func brokerLine(b *gateway.Broker) string {
 	if b == nil {
 		return ""
 	}
-	return fmt.Sprintf("credentials come from the broker of uid %d at %s\n", b.UID, b.Socket)
+	line := fmt.Sprintf("credentials come from the broker of uid %d at %s\n", b.UID, b.Socket)
+	if b.CheckpointKey {
+		line += fmt.Sprintf("the ledger's checkpoints are signed by a key of the broker of uid %d at %s\n", b.UID, b.Socket)
+	}
+	return line
 }
 
 // sameUser is said wherever a broker is shown that runs as the gateway does.
@@ -62,9 +66,10 @@ type brokerStatus struct {
 	Socket  string   `json:"socket"`
 	UID     int      `json:"uid"`
 	Running bool     `json:"running"`
-	SameUID bool     `json:"sameUid"`           // the wall between broker and gateway is absent
-	Changed bool     `json:"changed,omitempty"` // its table's file is not what it uses
-	Leases  []string `json:"leases,omitempty"`  // what it lends, a line each
+	SameUID bool     `json:"sameUid"`                 // the wall between broker and gateway is absent
+	Changed bool     `json:"changed,omitempty"`       // its table's file is not what it uses
+	Leases  []string `json:"leases,omitempty"`        // what it lends, a line each
+	Key     string   `json:"checkpointKey,omitempty"` // where the log's key lives, if settings want it at the broker: [keyAtBroker] or [keyAtHome]
 	Fault   string   `json:"fault,omitempty"`
 	Cure    string   `json:"cure,omitempty"`
 }
@@ -98,6 +103,12 @@ func (b *brokerStatus) words() string {
 	if b.Changed {
 		text += "; its broker.yaml is not what it uses: bailey-broker apply"
 	}
+	switch b.Key {
+	case keyAtBroker:
+		text += "; it signs the ledger's checkpoints"
+	case keyAtHome:
+		text += "; " + keyStays
+	}
 	if b.SameUID {
 		text += "; " + sameUser
 	}
@@ -117,6 +128,8 @@ func examineBroker(s status) []finding {
 		return []finding{{name, missing, tried + ": " + b.Fault, b.Cure}}
 	case b.Changed:
 		return []finding{{name, warning, tried + ": its broker.yaml is not what it uses", "bailey-broker apply, as its own user, shows the difference"}}
+	case b.Key == keyAtHome:
+		return []finding{{name, warning, "looked for the log's key: " + keyStays, "bailey audit key --rotate has one of the broker's follow it"}}
 	case b.SameUID:
 		return []finding{{name, warning, tried + ": " + sameUser, "run it as a user of its own: docs/broker.md"}}
 	}

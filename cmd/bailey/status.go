@@ -154,6 +154,9 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 		out.Cage = bareCage()
 	}
 	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
+	if out.Broker != nil {
+		out.Broker.Key = s.keyring(s.home).where()
+	}
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	out.Notify = s.notifyState()

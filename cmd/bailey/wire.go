@@ -119,7 +119,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if s.scribe, err = openScribe(s.ledger, past, s.log); err != nil {
 		return nil, err
 	}
-	if s.notary, err = openNotary(home, s.ledger, signed); err != nil {
+	if s.notary, err = openNotary(home, s.ledger, signed, s.keyring(home)); err != nil {
 		return nil, err
 	}
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.log})

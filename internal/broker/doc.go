@@ -11,6 +11,9 @@
 //	l  {"version":1,"receipt","capability","wants","text","signatures"}   lend
 //	r  {"version":1,"ids":[…]}                                the loan is over
 //	a  {"version":1,"digest":"…"}                             use the table of this digest (the server's own uid alone)
+//	m  {"version":1}                                          make a key that signs for a log
+//	k  {"version":1,"key":"…"}                                which of my keys are there; without key all
+//	g  {"version":1,"key","text"}                             sign the text of a log with this key
 //
 // An answer is one frame o with an object, or x with kind, message and hint. Behind the o of a loan comes a frame v for
 // each want, in their order, that holds the value and nothing else: no value is ever in JSON. Keys that are unknown, given
@@ -27,10 +30,27 @@
 // a text with the same digest, or the same nonce, nothing is lent a second time: a line in the journal says so before a
 // value leaves.
 //
+// # What a log's key signs
+//
+// A key is made for the uid that asks, signs for that uid alone while the table admits it, and its private half never leaves.
+// Messages and journal name it by its public half, 64 hexadecimal digits. It signs two texts, each in its one encoding: a
+// checkpoint (c2sp.org/tlog-checkpoint) of three lines,
+//
+//	origin
+//	size, in decimal
+//	root, 32 bytes in base64
+//
+// and the word that it is a log's first key, "bailey.audit/key/v1", "none" and its verifier key in a line each. The first
+// text binds it to an origin. From then on a smaller size, the same size with another root, and another origin are
+// refused: a line in the journal says what was signed before the signature leaves. That a larger tree begins with the
+// smaller one it cannot know.
+//
 // # The directory
 //
 // A directory of mode 0700 that belongs to the server's user holds broker.yaml (the table, 0600), journal (0600) and
-// lock. The journal is JSON, a line for each event: start, apply, lend, end. The line of a loan is on the disk (fsync)
-// before the values leave, so that whatever ends the process, an answer is used once. A last line that is not whole is of
-// a loan whose values never left, and is cut off; anything else that does not read is refused.
+// lock; keys (0700) in it holds a file for each key, PEM of PKCS #8 (0600). The journal is JSON, a line for each event:
+// start, apply, lend, end, key, sign. The line of a loan or a signature is on the disk (fsync) before the values or the
+// signature leave, so that whatever ends the process, an answer is used once and no key signs less than before. A last line
+// that is not whole is of what never left, and is cut off; anything else that does not read, or a signature that does not
+// follow the one before, is refused.
 package broker

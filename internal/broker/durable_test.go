@@ -5,6 +5,7 @@ package broker
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -290,6 +291,13 @@ func TestOtherUsers(t *testing.T) {
 		t.Fatalf("an admitted uid: %v %v", lease, err)
 	}
 	lease.Return()
+	public, err := c.MakeKey(t.Context())
+	if err == nil {
+		_, err = c.SignLog(t.Context(), public, []byte(checkpoint("log", 1, "a")))
+	}
+	if err != nil {
+		t.Errorf("an admitted uid and its log's key: %v", err)
+	}
 	if err := c.Apply(t.Context(), digestOf([]byte(table()))); !errors.Is(err, bailey.Denied) {
 		t.Errorf("an admitted uid changed the table: %v", err)
 	}
@@ -297,7 +305,7 @@ func TestOtherUsers(t *testing.T) {
 		t.Errorf("a socket of another uid: %v", err)
 	}
 	cmd := exec.Command(copyExe, "-test.run=^TestAsAnother$", "-test.v")
-	cmd.Env = append(os.Environ(), "BROKER_TEST_AT="+socket, childDir+"=")
+	cmd.Env = append(os.Environ(), "BROKER_TEST_AT="+socket, "BROKER_TEST_KEY="+hex.EncodeToString(public), childDir+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid + 1, Gid: uid + 1}}
 	cmd.Dir = run
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestAsAnother") {
@@ -318,6 +326,16 @@ func TestAsAnother(t *testing.T) {
 	lease, err := c.Lend(t.Context(), loanOf("", nil, "free"))
 	if err == nil || len(lease.Secrets) > 0 {
 		t.Error("it was lent something")
+	}
+	if k, err := c.MakeKey(t.Context()); err == nil {
+		t.Errorf("it was made a key %x", k)
+	}
+	public, err := hex.DecodeString(os.Getenv("BROKER_TEST_KEY"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sig, err := c.SignLog(t.Context(), public, []byte(checkpoint("log", 2, "a"))); err == nil {
+		t.Errorf("it was signed: %x", sig)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // event is a line of the journal. It holds no value.
 type event struct {
 	At    time.Time `json:"at"`
-	Event string    `json:"event"` // start, apply, lend, end
+	Event string    `json:"event"` // start, apply, lend, end, key, sign
 
 	Program string   `json:"program,omitempty"` // start
 	Digest  string   `json:"digest,omitempty"`  // apply: of the table
@@ -37,6 +37,11 @@ type event struct {
 	Lease string    `json:"lease,omitempty"` // end
 	Why   string    `json:"why,omitempty"`
 	Lives time.Time `json:"lives,omitzero"` // the value is good until then, and could not be revoked
+
+	Key    string `json:"key,omitempty"`    // key, sign: the public half, in hex
+	Origin string `json:"origin,omitempty"` // sign: of the log
+	Size   uint64 `json:"size,omitempty"`   // sign: of the checkpoint
+	Root   string `json:"root,omitempty"`   // sign: of the checkpoint; none is the word of a log's first key
 }
 
 // entry is a lease in a line of the journal.
@@ -57,8 +62,13 @@ type journal struct {
 	broken error           // a write failed: what is on the disk is not known, and nothing is lent any more
 	used   map[string]bool // digests of texts, and nonces
 	open   map[string]entry
-	table  event // the last apply
+	keys   map[string]logKey // by their public halves
+	table  event             // the last apply
 	step   func(string)
+}
+
+func newJournal(f *os.File, step func(string)) *journal {
+	return &journal{f: f, used: map[string]bool{}, open: map[string]entry{}, keys: map[string]logKey{}, step: step}
 }
 
 // readJournal opens the journal, cuts off what a crash left of a line, and learns from the rest.
@@ -67,7 +77,7 @@ func readJournal(name string, step func(string)) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{f: f, used: map[string]bool{}, open: map[string]entry{}, step: step}
+	j := newJournal(f, step)
 	if err := j.read(name); err != nil {
 		f.Close()
 		return nil, err
@@ -124,7 +134,7 @@ func (j *journal) lines(name string) (int64, error) {
 		if err == nil {
 			err = d.Decode(&e)
 		}
-		if err != nil || d.More() || !known(e.Event) {
+		if err != nil || d.More() || !known(e.Event) || !j.fits(e) {
 			return 0, damaged(name, fmt.Sprintf("has a line %d that this version did not write", n), err)
 		}
 		j.learn(e)
@@ -133,7 +143,7 @@ func (j *journal) lines(name string) (int64, error) {
 }
 
 func known(name string) bool {
-	return name == "start" || name == "apply" || name == "lend" || name == "end"
+	return name == "start" || name == "apply" || name == "lend" || name == "end" || name == "key" || name == "sign"
 }
 
 func (j *journal) learn(e event) {
@@ -149,6 +159,10 @@ func (j *journal) learn(e event) {
 		}
 	case "end":
 		delete(j.open, e.Lease)
+	case "key":
+		j.keys[e.Key] = logKey{uid: *e.UID}
+	case "sign":
+		j.keys[e.Key] = j.keys[e.Key].signed(logText{e.Origin, e.Size, e.Root})
 	}
 }
 
@@ -167,9 +181,12 @@ func (j *journal) write(e event, durable bool) error {
 	if j.broken != nil {
 		return damaged(journalName, "could not be written before", j.broken)
 	}
+	if !j.fits(e) {
+		return &bailey.Error{Kind: bailey.Internal, Message: "the broker's journal takes no such line", Hint: "report it with the broker's log"}
+	}
 	j.learn(e)
 	step := j.step
-	if e.Event != "lend" { // whose steps a test counts
+	if e.Event != "lend" && e.Event != "sign" { // whose steps tests count
 		step = func(string) {}
 	}
 	step("write")
@@ -228,7 +245,7 @@ func damaged(name, what string, err error) error {
 		what = "cannot be looked at"
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the broker's journal " + name + " " + what, Err: err,
-		Hint: "look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used, so move one away only after every open question has expired"}
+		Hint: "look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used and what keys signed, so move one away only after every open question has expired, and where no log has its key here"}
 }
 
 // LastApplied reads from the journal of a directory that another broker serves what was applied there last. A line that is
@@ -240,7 +257,7 @@ func LastApplied(dir string) (digest string, lines []string, err error) {
 		return "", nil, err
 	}
 	defer f.Close()
-	j := &journal{f: f, used: map[string]bool{}, open: map[string]entry{}}
+	j := newJournal(f, nil)
 	if _, err := j.lines(name); err != nil {
 		return "", nil, err
 	}

@@ -118,6 +118,15 @@ func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err erro
 		return struct{}{}, nil, l.back(a)
 	case askApply:
 		return struct{}{}, nil, l.apply(a)
+	case askMake:
+		out, err = l.makeKey()
+		return out, nil, err
+	case askKeys:
+		out, err = l.keys(a)
+		return out, nil, err
+	case askSign:
+		out, err = l.sign(a)
+		return out, nil, err
 	}
 	return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the broker knows no message of kind %q", kind), Hint: "install both of one version of bailey"}
 }

@@ -42,6 +42,7 @@ type Server struct {
 	table   atomic.Pointer[Table] // nil until one that was applied is read
 	applies sync.Mutex            // one at a time
 	live    atomic.Int64          // connections
+	signs   sync.Mutex            // held from the look at what a key signed last to the line that says what it signs next
 }
 
 // New takes the directory: it has to be ours alone, and no other broker's. It reads the journal and starts nothing.

@@ -30,6 +30,9 @@ const (
 	askLend   = 'l'
 	askReturn = 'r'
 	askApply  = 'a'
+	askMake   = 'm'
+	askKeys   = 'k'
+	askSign   = 'g'
 	answerOK  = 'o'
 	answerErr = 'x'
 	aValue    = 'v'
@@ -45,6 +48,7 @@ type ask struct {
 	Signatures []string `json:"signatures,omitempty"`
 	IDs        []string `json:"ids,omitempty"`
 	Digest     string   `json:"digest,omitempty"`
+	Key        string   `json:"key,omitempty"` // a public half, in hex
 }
 
 type want struct {
@@ -77,6 +81,19 @@ type lease struct {
 	Mint  string    `json:"mint,omitempty"` // what the issuer calls it
 	Until time.Time `json:"until,omitzero"` // when the value itself is worth nothing any more, where that is known
 }
+
+// What is answered about keys that sign for logs; a key is named by its public half, in hex.
+type (
+	madeKey struct {
+		Key string `json:"key"`
+	}
+	keptKeys struct {
+		Keys []string `json:"keys"`
+	}
+	signature struct {
+		Signature string `json:"signature"` // base64
+	}
+)
 
 // Hello is what a broker says of itself.
 type Hello struct {
@@ -165,7 +182,7 @@ func readAsk(payload []byte) (a ask, err error) {
 	if err := decode(payload, &a); err != nil {
 		return ask{}, err
 	}
-	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord
+	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord
 	for _, w := range a.Wants {
 		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord
 	}

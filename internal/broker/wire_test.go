@@ -99,6 +99,7 @@ func TestManyConnections(t *testing.T) {
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte(`{"version":1,"receipt":"r-1","capability":"git.push","wants":[{"name":"a","env":"A","file":true}],"text":"x","signatures":["y"]}`))
 	f.Add([]byte(`{"version":1,"ids":["l-1"],"digest":"00"}`))
+	f.Add([]byte(`{"version":1,"key":"00","text":"x"}`))
 	f.Add([]byte(`{"version":1,"Version":1}`))
 	f.Add([]byte(`{"version":1,"wants":[[[[[`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -118,7 +119,7 @@ func FuzzAsk(f *testing.F) {
 			t.Fatalf("%s: %v", payload, err)
 		}
 		for k := range keys {
-			if !strings.Contains("version receipt capability wants text signatures ids digest", k) {
+			if !strings.Contains("version receipt capability wants text signatures ids digest key", k) {
 				t.Errorf("the key %q was taken", k)
 			}
 		}

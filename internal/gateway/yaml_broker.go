@@ -10,6 +10,8 @@ import (
 type Broker struct {
 	Socket string `json:"socket"`
 	UID    int    `json:"uid"` // whose process has to listen there
+	// CheckpointKey has the ledger's checkpoints signed by a key of the broker's, and not by one of the home's.
+	CheckpointKey bool `json:"checkpointKey,omitempty"`
 }
 
 // brokerOf reads the key broker. The uid is never assumed: whoever puts a socket of theirs in the place of the broker's
@@ -39,6 +41,14 @@ func brokerOf(n ast.Node) (b *Broker, err error) {
 			if b.UID < 0 {
 				return fault(n, "%s is no uid", n)
 			}
+			return nil
+		},
+		"checkpointKey": func(n ast.Node) error {
+			v, ok := n.(*ast.BoolNode)
+			if !ok {
+				return fault(n, "checkpointKey is true or false")
+			}
+			b.CheckpointKey = v.Value
 			return nil
 		},
 	})

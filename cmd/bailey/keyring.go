@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/broker"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+)
+
+// keyring is where the log's keys are: files of the home, or the broker where settings say so by then. It is asked for
+// each signature, so a change of settings holds from the next one on.
+type keyring struct {
+	files ledger.KeyFiles
+	at    func() *gateway.Broker
+}
+
+func (s *stack) keyring(home gateway.Home) keyring {
+	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *gateway.Broker {
+		if s.desk == nil { // the spine comes first
+			return nil
+		}
+		return s.desk.settings.Applied().Broker
+	}}
+}
+
+// keyPatience bounds how long a signature waits for the broker.
+const keyPatience = 5 * time.Second
+
+// broker is who signs; nil is the home.
+func (k keyring) broker() *broker.Client {
+	b := k.at()
+	if b == nil || !b.CheckpointKey {
+		return nil
+	}
+	c := clientOf(b)
+	c.Patience = keyPatience
+	return &c
+}
+
+// Make makes a key.
+func (k keyring) Make() (crypto.Signer, error) {
+	c := k.broker()
+	if c == nil {
+		return k.files.Make()
+	}
+	public, err := c.MakeKey(context.Background())
+	return brokerKey{*c, public}, err
+}
+
+// Find returns who signs with the private half of public. While the broker is to sign, a key that is still in the home
+// announces the broker's and signs nothing else.
+func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
+	c := k.broker()
+	private, err := k.files.Find(public)
+	missing := errors.Is(err, bailey.NotFound)
+	switch {
+	case c == nil && missing:
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: err.Error(),
+			Hint: "where the broker made it, say so: broker: {…, checkpointKey: true} in settings.yaml, then bailey init --apply; else " + bailey.HintOf(err)}
+	case c == nil || err != nil && !missing:
+		return private, err
+	case !missing:
+		return leaving{private}, nil
+	}
+	return brokerKey{*c, public}, c.HasKey(context.Background(), public)
+}
+
+// Forget takes a key of the home away. What is the broker's stays there: it is no gateway's to remove.
+func (k keyring) Forget(public ed25519.PublicKey) error {
+	if _, err := k.files.Find(public); errors.Is(err, bailey.NotFound) {
+		return nil
+	}
+	return k.files.Forget(public)
+}
+
+// mayLeave refuses to have another key follow one of the broker's, which announces none, before anything is made for that.
+func (k keyring) mayLeave(public ed25519.PublicKey) error {
+	by, err := k.Find(public)
+	if _, held := by.(brokerKey); err == nil && held {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the log's key is the broker's, which announces no key after it",
+			Hint: "keep it: nobody but the broker has it; another key wants another ledger: end the gateway, and move ledger/, checkpoint and checkpoint.cosigned of the home aside together"}
+	}
+	return err
+}
+
+// Where the log's key lives while settings want it at the broker.
+const (
+	keyAtBroker = "broker"
+	keyAtHome   = "home" // still
+	keyStays    = "the log's key is a file of the home still, and signs no checkpoint: bailey audit key --rotate"
+)
+
+// where is "" while settings want the key in the home.
+func (k keyring) where() string {
+	switch {
+	case k.broker() == nil:
+		return ""
+	case len(k.files.Publics()) > 0:
+		return keyAtHome
+	}
+	return keyAtBroker
+}
+
+// brokerKey signs where the private half is.
+type brokerKey struct {
+	c      broker.Client
+	public ed25519.PublicKey
+}
+
+func (k brokerKey) Public() crypto.PublicKey { return k.public }
+
+func (k brokerKey) Sign(_ io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if opts.HashFunc() != 0 {
+		return nil, errors.New("a log's key signs texts, and no digests")
+	}
+	return k.c.SignLog(context.Background(), k.public, text)
+}
+
+// leaving is a key of the home where the broker's is wanted.
+type leaving struct{ crypto.Signer }
+
+// keyChange begins the text by which a key announces the next (audit.KeyChange).
+const keyChange = "bailey.audit/key/v1\n"
+
+func (l leaving) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if !strings.HasPrefix(string(text), keyChange) {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "settings want the log's key at the broker, and it is a file of the home still",
+			Hint: "bailey audit key --rotate has one of the broker's follow it, and removes the file; or take checkpointKey out of settings.yaml and bailey init --apply"}
+	}
+	return l.Signer.Sign(rand, text, opts)
+}

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+
+	"bailey"
+)
+
+// MakeKey has the broker make a key that signs for a log, and returns its public half. The other never leaves the broker.
+func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
+	var got madeKey
+	if err := c.once(ctx, askMake, ask{Version: version}, &got); err != nil {
+		return nil, err
+	}
+	public, ok := parsePublic(got.Key)
+	if !ok {
+		return nil, malformed(nil)
+	}
+	return public, nil
+}
+
+// HasKey is NotFound where the broker has no such key for this uid.
+func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
+	name := hex.EncodeToString(public)
+	var got keptKeys
+	if err := c.once(ctx, askKeys, ask{Version: version, Key: name}, &got); err != nil {
+		return err
+	}
+	if len(got.Keys) == 1 && got.Keys[0] == name {
+		return nil
+	}
+	return noKey(name, nil)
+}
+
+// Keys are the public halves of this uid's keys.
+func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) {
+	var got keptKeys
+	if err := c.once(ctx, askKeys, ask{Version: version}, &got); err != nil {
+		return nil, err
+	}
+	for _, k := range got.Keys {
+		public, ok := parsePublic(k)
+		if !ok {
+			return nil, malformed(nil)
+		}
+		list = append(list, public)
+	}
+	return list, nil
+}
+
+// SignLog returns the key's signature of a log's text: a checkpoint, or the word that the key is the log's first. It returns none
+// that does not hold.
+func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
+	var got signature
+	if err := c.once(ctx, askSign, ask{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
+		return nil, err
+	}
+	sig, err := base64.StdEncoding.DecodeString(got.Signature)
+	if err != nil {
+		return nil, malformed(nil)
+	}
+	if !ed25519.Verify(public, text, sig) {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's signature does not hold", Hint: "somebody exchanged its key, or the broker: look at it"}
+	}
+	return sig, nil
+}
+
+// once is one message on a connection of its own.
+func (c Client) once(ctx context.Context, kind byte, a ask, into any) error {
+	conn, done, err := c.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return exchange(conn, kind, a, into)
+}

@@ -1,0 +1,272 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"bailey"
+)
+
+// KeysName is the directory, in the broker's, of the keys that sign for logs: PEM of PKCS #8, each in a file that is named
+// after its public half.
+const KeysName = "keys"
+
+const (
+	keyType = "PRIVATE KEY"
+	maxPEM  = 4 << 10 // bytes of a key's file
+	// maxKeys bounds how many keys one uid may have made: none goes again, and a disk is not a gateway's to fill.
+	maxKeys = 64
+)
+
+// logKey is what the journal knows of a key: who had it made, and the last that it signed.
+type logKey struct {
+	uid    int
+	origin string // "" before the first signature
+	size   uint64
+	root   string // "" before the first checkpoint
+}
+
+// follows is why a key does not sign a text, "" where it does. It never signs less than before, nor another tree of the
+// same size, nor for another log; a key that signed checkpoints is no first key any more.
+func (k logKey) follows(t logText) string {
+	switch {
+	case k.origin != "" && k.origin != t.origin:
+		return "it signs for another log"
+	case k.root == "":
+		return ""
+	case t.root == "":
+		return "it signed checkpoints already, and is announced"
+	case t.size < k.size:
+		return "it signed a larger checkpoint before"
+	case t.size == k.size && t.root != k.root:
+		return "it signed another tree of this size before"
+	}
+	return ""
+}
+
+// signed is the key once it signed t.
+func (k logKey) signed(t logText) logKey {
+	k.origin = t.origin
+	if t.root != "" {
+		k.size, k.root = t.size, t.root
+	}
+	return k
+}
+
+// makeKey makes a key for the uid that asks. It is on the disk, and then in the journal, before anybody learns its public half.
+func (l *link) makeKey() (r madeKey, err error) {
+	l.s.signs.Lock()
+	defer l.s.signs.Unlock()
+	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
+		return r, err
+	}
+	if len(l.s.journal.keysOf(l.UID)) >= maxKeys {
+		return r, denied("use one of them; keys are made for a ledger once", "uid %d had %d keys made, and gets no more", l.UID, maxKeys)
+	}
+	public, private, err := ed25519.GenerateKey(nil) // nil is crypto/rand
+	if err != nil {
+		return r, err
+	}
+	defer clear(private)
+	r.Key = hex.EncodeToString(public)
+	if err := l.s.putKey(r.Key, private); err != nil {
+		return madeKey{}, err
+	}
+	e := event{At: l.s.Now().UTC(), Event: "key", Key: r.Key, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
+	if err := l.s.journal.write(e, true); err != nil {
+		return madeKey{}, err
+	}
+	return r, nil
+}
+
+// keys lists those of the uid that asks, or the one that it names.
+func (l *link) keys(a ask) (r keptKeys, err error) {
+	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
+		return r, err
+	}
+	r.Keys = []string{}
+	for _, k := range l.s.journal.keysOf(l.UID) {
+		if a.Key == "" || a.Key == k {
+			r.Keys = append(r.Keys, k)
+		}
+	}
+	return r, nil
+}
+
+// sign signs the text of a log. The line in the journal is on the disk before the signature leaves.
+func (l *link) sign(a ask) (r signature, err error) {
+	l.s.signs.Lock() // what is looked at is what is written behind
+	defer l.s.signs.Unlock()
+	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
+		return r, err
+	}
+	public, ok := parsePublic(a.Key)
+	k, have := l.s.journal.key(a.Key)
+	if !ok || !have || k.uid != l.UID { // whose else it is nobody learns
+		return r, noKey(a.Key, nil)
+	}
+	t, ok := readLogText(a.Text, public)
+	if !ok {
+		return r, &bailey.Error{Kind: bailey.Denied, Message: "the broker's key signs checkpoints of a log and the word that it is the log's first key, and this text is neither",
+			Hint: "a log whose key is the broker's keeps it; use a gateway and a broker of one version"}
+	}
+	if why := k.follows(t); why != "" {
+		return r, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's key does not sign this: " + why,
+			Hint: "the ledger was cut, restored or exchanged, or another holds its key: keep it and find out which, then begin a new one"}
+	}
+	private, err := l.s.readKey(a.Key)
+	if err != nil {
+		return r, err
+	}
+	defer clear(private)
+	e := event{At: l.s.Now().UTC(), Event: "sign", Key: a.Key, Origin: t.origin, Size: t.size, Root: t.root, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
+	if err := l.s.journal.write(e, true); err != nil {
+		return r, err
+	}
+	r.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(a.Text)))
+	return r, nil
+}
+
+func noKey(key string, err error) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: "the broker has no key " + cmp.Or(key, "of no name") + " for this uid", Err: err,
+		Hint: "restore the broker's directory from a copy, keys and journal of one time; without it no checkpoint can be signed, and a new ledger has to begin"}
+}
+
+// keyDir is the directory of the keys, which has to be ours alone.
+func (s *Server) keyDir() (string, error) {
+	dir := filepath.Join(s.Dir, KeysName)
+	err := s.perm(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = notOurs(dir, err)
+	}
+	return dir, err
+}
+
+// putKey leaves a key on the disk: whole under its name, or not there.
+func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
+	dir, err := s.keyDir()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = errors.Join(os.Mkdir(dir, 0o700), syncDir(s.Dir)); err == nil {
+			dir, err = s.keyDir()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	defer clear(der)
+	text := pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})
+	defer clear(text)
+	if err := putFile(dir, name+".pem", text); err != nil {
+		return unavailable(err, "look at the disk of the broker's directory", "the key was not made: it cannot be written")
+	}
+	return nil
+}
+
+// putFile writes under a name that nobody reads first, one that a crash may have left.
+func putFile(dir, name string, text []byte) error {
+	temp := filepath.Join(dir, "key.new")
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, filepath.Join(dir, name))
+	}
+	return errors.Join(err, syncDir(dir))
+}
+
+// readKey reads the private half, for one signature.
+func (s *Server) readKey(name string) (ed25519.PrivateKey, error) {
+	dir, err := s.keyDir()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noKey(name, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, name+".pem")
+	text, err := readPrivate(file, maxPEM)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noKey(name, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	private := parsePEM(text)
+	if private == nil || hex.EncodeToString(private.Public().(ed25519.PublicKey)) != name {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: file + " is not the private key that its name says", Hint: "somebody exchanged it: restore it from a copy of the broker's directory"}
+	}
+	return private, nil
+}
+
+// parsePEM reads a key of Ed25519, nil where there is none. Its words are nobody's: they may hold a key.
+func parsePEM(text []byte) ed25519.PrivateKey {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != keyType || len(bytes.TrimSpace(rest)) > 0 {
+		return nil
+	}
+	defer clear(block.Bytes)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	private, _ := key.(ed25519.PrivateKey)
+	return private
+}
+
+// fits tells whether a line about a key may follow what the journal says of it.
+func (j *journal) fits(e event) bool {
+	if e.Event != "key" && e.Event != "sign" {
+		return e.Key == "" && e.Origin == "" && e.Size == 0 && e.Root == ""
+	}
+	_, ok := parsePublic(e.Key)
+	k, have := j.keys[e.Key]
+	switch {
+	case !ok || e.UID == nil:
+		return false
+	case e.Event == "key":
+		return !have && e.Origin == "" && e.Size == 0 && e.Root == ""
+	}
+	t := logText{e.Origin, e.Size, e.Root}
+	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree && (t.root == "" && t.size == 0 || validRoot(t.root)) && k.follows(t) == ""
+}
+
+// key is what the journal knows of one.
+func (j *journal) key(public string) (logKey, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	k, ok := j.keys[public]
+	return k, ok
+}
+
+// keysOf are the public halves of the keys of a uid.
+func (j *journal) keysOf(uid int) (list []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for public, k := range j.keys {
+		if k.uid == uid {
+			list = append(list, public)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
