@@ -73,7 +73,7 @@ var mutations = []struct {
 	{"what is asked anew has its values", "internal/approve/approve.go",
 		"	q = clone(q) // the caller's", "	// the caller's", "./internal/approve"},
 	{"a question is about one session's call", "internal/canon/canon.go",
-		"	subject = about(q, key)\n	q.Session = \"\"\n", "	q.Session = \"\"\n	subject = about(q, key)\n", "./internal/approve"},
+		"	subject = about(q, key)\n	q.Session, q.Inputs = \"\", nil", "	q.Session, q.Inputs = \"\", nil\n	subject = about(q, key)", "./internal/approve"},
 	{"what a person denied stays denied", "internal/approve/approve.go",
 		"if a, ok := u.remembered(q); ok {", "if a, ok := u.remembered(q); ok && a.Pending {", "./internal/approve"},
 	{"a grant that stands is for its rules as they read", "internal/approve/grant.go",
