@@ -38,7 +38,7 @@ unless { context.approvals.contains("dates-ask") };`
 
 func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 	t.Helper()
-	ktest.Require(t, "ssh-keygen")
+	needsKeygen(t)
 	d := &httpDoor{yard: newYard(t), client: &http.Client{Timeout: 20 * time.Second}}
 	d.env = append(d.env, "BAILEY_OPERATOR=1")
 	dir := filepath.Dir(d.repo)

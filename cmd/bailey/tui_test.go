@@ -213,12 +213,18 @@ func withoutTitles(raw string) string {
 	return regexp.MustCompile("\x1b\\][^\a\x1b]*\a").ReplaceAllString(raw, "")
 }
 
-// TestScreenSigns: a key with a passphrase signs; ssh-keygen asks for it where the screen was.
-func TestScreenSigns(t *testing.T) {
+// needsKeygen wants ssh-keygen, which makes no key for a user whom nobody knows.
+func needsKeygen(t *testing.T) {
+	t.Helper()
 	ktest.Require(t, "ssh-keygen")
 	if _, err := account.LookupId(strconv.Itoa(os.Geteuid())); err != nil {
 		ktest.Missing(t, "account", err)
 	}
+}
+
+// TestScreenSigns: a key with a passphrase signs; ssh-keygen asks for it where the screen was.
+func TestScreenSigns(t *testing.T) {
+	needsKeygen(t)
 	y := newYard(t)
 	y.asks(strings.ReplaceAll(asksForDates, "count=1", "role=sre,count=1"))
 	key := filepath.Join(filepath.Dir(y.repo), "ada")
