@@ -183,6 +183,15 @@ type Want struct {
 	Name string
 	Env  string
 	File bool // it arrives in a memory-backed file, whose path the variable holds
+	// Inject is where the value goes at the edge of the cage: then the variable holds a placeholder. Nil: the tool gets the value.
+	Inject *InjectWant
+}
+
+// InjectWant says where a placeholder is exchanged for its secret.
+type InjectWant struct {
+	To      []string `json:"to"` // endpoints of the capability, as host:port
+	Headers []string `json:"headers,omitempty"`
+	Query   []string `json:"query,omitempty"`
 }
 
 // Loan is what a call asks to be lent. Text and Signatures are of the answer that let it through, "" and none of a call
@@ -208,6 +217,7 @@ type Lease struct {
 type Lent struct {
 	Env   []string   // NAME=value
 	Files []LentFile // by variable
+	Way   Way        // the other side of the job's [Network]; nil where it has none
 }
 
 func (Lent) Format(f fmt.State, _ rune) { io.WriteString(f, "***") }

@@ -136,6 +136,7 @@ type Request struct {
 	Environ    string   // environment the profile names: production, staging, …
 	Writes     bool     // a place is mounted writable
 	Restores   []string // categories of secrets that the input was given back
+	Egress     []string // host:port of what the tool could reach, sorted
 	Time       time.Time
 	Approvals  []RuleID // rules whose grants are in hand
 }
@@ -173,12 +174,35 @@ type Job struct {
 	NeedsProc  bool
 	TTY        bool // a terminal of its own, for a person; no call of an agent has one
 	Limits     Limits
-	Timeout    time.Duration // zero is [DefaultTimeout]
+	Timeout    time.Duration // zero is [DefaultTimeout], [Endless] is none
+	Network    *Network      // nil: the cage has none
+	Wall       *Wall         // the cage is an agent's; nil: a tool's
 	Session    SessionID
 }
 
-// DefaultTimeout ends a call that nobody bounded.
-const DefaultTimeout = 10 * time.Minute
+// DefaultTimeout ends a call that nobody bounded. Endless bounds none: an agent's session, for a person.
+const (
+	DefaultTimeout               = 10 * time.Minute
+	Endless        time.Duration = 1<<63 - 1
+)
+
+// Wall is what the cage of an agent has beyond that of a tool: the host's programs, a project it may change and run, a home.
+// Each of these is a waiver that policy names; no call of an agent has any.
+type Wall struct {
+	Trees []Tree   // of the host, read-only; what is in them may be executed
+	Home  *Place   // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
+	Run   bool     // what is in the writable places and in HOME may be executed
+	Keep  []string // files and directories below a writable place that stay as they are, absolute; only such as exist
+	Path  string   // search path, in place of the constant
+	Unix  bool     // sockets of the machine: those of the cage's own, and those that [Network] plans
+	Pty   bool     // terminals of its own, at /dev/pts
+}
+
+// Tree is a file or directory of the host.
+type Tree struct {
+	Path string // absolute
+	At   string // where the cage shows it; "" is at Path
+}
 
 // Limits bound one call; a zero field is the built-in value.
 type Limits struct {

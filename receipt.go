@@ -43,35 +43,36 @@ const InlineCap = 4 << 10
 
 // Outcome is the second half of a receipt, durable before the caller sees the result.
 type Outcome struct {
-	Receipt        ReceiptID  `json:"receipt"`
-	Status         Status     `json:"outcome"`
-	Decision       string     `json:"decision"` // allow, ask, deny; "" when it never came to one. Denied without PolicyDigest: a wall did, before policy
-	Rules          []Rule     `json:"rules,omitempty"`
-	Reason         string     `json:"reason,omitempty"`
-	Executed       *bool      `json:"executed"` // the tool was started; null when nobody knows
-	ManifestDigest string     `json:"manifestDigest,omitempty"`
-	PolicyDigest   string     `json:"policyDigest,omitempty"`
-	Argv           []string   `json:"argv,omitempty"` // redacted; absent when over [InlineCap]
-	EnvNames       []string   `json:"envNames,omitempty"`
-	Cwd            string     `json:"cwd,omitempty"`
-	Paths          []string   `json:"paths,omitempty"`
-	Cage           *Cage      `json:"cage,omitempty"` // null where there was none, never a placeholder
-	ExitCode       *int       `json:"exitCode,omitempty"`
-	TimedOut       bool       `json:"timedOut,omitempty"`
-	RanMillis      int64      `json:"ranMs,omitempty"`       // how long the tool ran
-	CPUMillis      int64      `json:"cpuMs,omitempty"`       // processor time of the run, as [MeteredRun] has it
-	StdoutBytes    int64      `json:"stdoutBytes,omitempty"` // as the tool wrote them, before cap and redaction
-	StderrBytes    int64      `json:"stderrBytes,omitempty"`
-	StdoutBody     *Body      `json:"stdoutBody,omitempty"` // as the caller got it, redacted
-	StderrBody     *Body      `json:"stderrBody,omitempty"`
-	InputBody      *Body      `json:"inputBody,omitempty"` // only where the intent's was not stored
-	Truncated      bool       `json:"truncated,omitempty"`
-	Redactions     int        `json:"redactions,omitempty"`
-	Restored       []string   `json:"restored,omitempty"` // categories of secrets that the input was given back
-	Leases         []string   `json:"leases,omitempty"`   // mint ids
-	Approval       ApprovalID `json:"approval,omitempty"` // the question that was answered, which may be an earlier call's
-	Standing       []GrantID  `json:"standing,omitempty"` // by grants that stand
-	EndedAt        time.Time  `json:"endedAt"`
+	Receipt        ReceiptID     `json:"receipt"`
+	Status         Status        `json:"outcome"`
+	Decision       string        `json:"decision"` // allow, ask, deny; "" when it never came to one. Denied without PolicyDigest: a wall did, before policy
+	Rules          []Rule        `json:"rules,omitempty"`
+	Reason         string        `json:"reason,omitempty"`
+	Executed       *bool         `json:"executed"` // the tool was started; null when nobody knows
+	ManifestDigest string        `json:"manifestDigest,omitempty"`
+	PolicyDigest   string        `json:"policyDigest,omitempty"`
+	Argv           []string      `json:"argv,omitempty"` // redacted; absent when over [InlineCap]
+	EnvNames       []string      `json:"envNames,omitempty"`
+	Cwd            string        `json:"cwd,omitempty"`
+	Paths          []string      `json:"paths,omitempty"`
+	Cage           *Cage         `json:"cage,omitempty"` // null where there was none, never a placeholder
+	ExitCode       *int          `json:"exitCode,omitempty"`
+	TimedOut       bool          `json:"timedOut,omitempty"`
+	RanMillis      int64         `json:"ranMs,omitempty"`       // how long the tool ran
+	CPUMillis      int64         `json:"cpuMs,omitempty"`       // processor time of the run, as [MeteredRun] has it
+	StdoutBytes    int64         `json:"stdoutBytes,omitempty"` // as the tool wrote them, before cap and redaction
+	StderrBytes    int64         `json:"stderrBytes,omitempty"`
+	StdoutBody     *Body         `json:"stdoutBody,omitempty"` // as the caller got it, redacted
+	StderrBody     *Body         `json:"stderrBody,omitempty"`
+	InputBody      *Body         `json:"inputBody,omitempty"` // only where the intent's was not stored
+	Truncated      bool          `json:"truncated,omitempty"`
+	Redactions     int           `json:"redactions,omitempty"`
+	Restored       []string      `json:"restored,omitempty"` // categories of secrets that the input was given back
+	Leases         []string      `json:"leases,omitempty"`   // mint ids
+	Egress         *EgressReport `json:"egress,omitempty"`   // null where the cage had no network
+	Approval       ApprovalID    `json:"approval,omitempty"` // the question that was answered, which may be an earlier call's
+	Standing       []GrantID     `json:"standing,omitempty"` // by grants that stand
+	EndedAt        time.Time     `json:"endedAt"`
 }
 
 // Body is a text that is kept beside the ledger for a while, redacted. The ledger holds how long it is and a salted
@@ -108,5 +109,6 @@ type Result struct {
 	NotDurable bool  // executed, but the outcome could not be written
 	Cage       *Cage // what held, or for a dry run would hold
 	Argv       []string
-	Err        error // why it is not ok; carries kind and hint
+	Refused    []string // what its egress was refused, a line each
+	Err        error    // why it is not ok; carries kind and hint
 }

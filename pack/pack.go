@@ -208,6 +208,9 @@ func (m *Capability) Wants() []bailey.Want {
 	return wants
 }
 
+// Egress returns the places that the tool has to reach, host:port, for an input that Check has typed.
+func (m *Capability) Egress(input map[string]any) ([]string, error) { return nil, nil }
+
 // PathInput is an input that names a file or directory of the caller.
 type PathInput struct {
 	Name  string

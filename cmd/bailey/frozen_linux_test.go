@@ -79,7 +79,7 @@ func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Cleanup(func() { cages.Close() })
 	o.gate, err = gate.New(gate.Config{
 		Ledger: o, Catalog: catalog, Places: namedYard{gateway.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
-		Lender: o, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Lender: o, Egress: gate.NoEgress{}, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,16 +11,8 @@ import (
 	"bailey"
 )
 
-// Endpoint is one entry of an allowlist. Its flags widen what may be said there, and not where.
-type Endpoint struct {
-	Host    string // a name, "*." and a name, or an address
-	Port    int
-	Private bool // addresses that are not public will do; never those of metadata services
-	Plain   bool // what is said need not be TLS, and is not looked at
-	NoSNI   bool // TLS need not name the host
-	ECH     bool // TLS may hide the name that it asks for
-	Inspect bool // TLS is opened
-}
+// Endpoint is one entry of an allowlist.
+type Endpoint = bailey.Endpoint
 
 // ParseEndpoint reads host:port, as a manifest or a profile has it.
 func ParseEndpoint(s string) (Endpoint, error) {

@@ -3,38 +3,24 @@ package egress
 import (
 	"sync"
 	"time"
+
+	"bailey"
 )
 
 // The kinds of an [Event].
 const (
-	KindClosed  = "closed"  // a connection that was allowed has ended
-	KindRefused = "refused" // something was not allowed
-	KindMisused = "misused" // a placeholder was sent where its secret does not go
-	KindFailed  = "failed"  // something was allowed and did not come about
+	KindClosed  = bailey.EgressClosed
+	KindRefused = bailey.EgressRefused
+	KindMisused = bailey.EgressMisused
+	KindFailed  = bailey.EgressFailed
 )
 
-// Event is one thing that came to pass, for the receipt. What comes from the cage is quoted in it.
-type Event struct {
-	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind"`
-	Via     string    `json:"via"`               // connect, http, socks, forward, tls
-	Target  string    `json:"target,omitempty"`  // host:port; "" where nobody could tell
-	Address string    `json:"address,omitempty"` // that was connected to
-	Reason  string    `json:"reason,omitempty"`
-	Hint    string    `json:"hint,omitempty"`
-	Up      int64     `json:"up,omitempty"`   // bytes out of the cage
-	Down    int64     `json:"down,omitempty"` // and into it
-}
-
-// Totals are all events of a call, those included that were too many to be told.
-type Totals struct {
-	Connections int64 `json:"connections"` // that were allowed
-	Refused     int64 `json:"refused"`     // and misused
-	Failed      int64 `json:"failed"`
-	Up          int64 `json:"up"`
-	Down        int64 `json:"down"`
-	Untold      int64 `json:"untold"` // events that nobody was told of
-}
+type (
+	// Event is one thing that came to pass, for the receipt.
+	Event = bailey.EgressEvent
+	// Totals are all events of a call.
+	Totals = bailey.EgressTotals
+)
 
 // recorder tells events in their order. Refusals have a bound of their own: connections that are allowed cannot be made to
 // push them out.

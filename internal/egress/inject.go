@@ -15,16 +15,8 @@ import (
 	"bailey"
 )
 
-// Injection is a secret that the cage has a placeholder of. It goes to these endpoints, in these places, over TLS
-// that was verified, and nowhere else.
-type Injection struct {
-	Name        string // for receipts
-	Placeholder string // of [NewPlaceholder]
-	Value       bailey.Secret
-	To          []string // entries of the allowlist, as they stand there
-	Headers     []string // where it may stand, as a whole or as a part; in Authorization also under Basic
-	Query       []string // parameters where it may stand
-}
+// Injection is a secret that the cage has a placeholder of, made by [NewPlaceholder].
+type Injection = bailey.Injection
 
 // NewPlaceholder is a word that stands in nothing else.
 func NewPlaceholder() string { return "bailey-placeholder-" + strings.ToLower(rand.Text()) }
@@ -40,7 +32,7 @@ type secret struct {
 func bind(list *Allowlist, all []Injection) ([]*secret, error) {
 	var secrets []*secret
 	for _, in := range all {
-		if err := in.fault(secrets); err != nil {
+		if err := injectionFault(in, secrets); err != nil {
 			return nil, err
 		}
 		s := &secret{Injection: in}
@@ -62,7 +54,7 @@ func bind(list *Allowlist, all []Injection) ([]*secret, error) {
 	return secrets, nil
 }
 
-func (in Injection) fault(before []*secret) error {
+func injectionFault(in Injection, before []*secret) error {
 	v := in.Value.Reveal()
 	odd := func(r rune) bool { return r < ' ' || r > '~' }
 	switch {

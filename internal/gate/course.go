@@ -50,6 +50,8 @@ type course struct {
 	allowed  Allowance
 	ran, cpu time.Duration // of the tool
 	lease    bailey.Lease
+	inject   []bailey.Injection // of what was lent as placeholders
+	way      bailey.Way         // out of the cage; nil where it has no network
 
 	executed       bool
 	exit           bailey.Exit
@@ -137,6 +139,13 @@ func (c *course) plan(ctx context.Context) error {
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
 	c.job.Session = c.call.Session.ID
+	places, err := c.manifest.Egress(c.input)
+	if err != nil {
+		return err
+	}
+	if c.job.Network, err = c.Egress.Plan(c.manifest, places); err != nil {
+		return err
+	}
 	run, err := runner.Plan(ctx, c.job)
 	if err != nil {
 		return err
@@ -157,6 +166,11 @@ func (c *course) request() bailey.Request {
 	for _, p := range c.places {
 		r.Paths[p.Input] = p.Path
 		r.Writes = r.Writes || p.Write
+	}
+	if c.job.Network != nil {
+		for _, e := range c.job.Network.Endpoints {
+			r.Egress = append(r.Egress, e.String())
+		}
 	}
 	return r
 }
@@ -313,6 +327,15 @@ func (c *course) lend(ctx context.Context) error {
 	return nil
 }
 
+// connect makes the way out of the cage: for this call, and gone with it.
+func (c *course) connect(context.Context) (err error) {
+	if c.job.Network == nil {
+		return nil
+	}
+	c.way, err = c.Egress.Open(c.job.Network, c.inject)
+	return err
+}
+
 // start runs the planned job. From here on the receipt says executed.
 func (c *course) start(ctx context.Context) error {
 	ctx, more, done := c.within(ctx)
@@ -321,7 +344,7 @@ func (c *course) start(ctx context.Context) error {
 	c.stderr = c.capture(c.call.Stderr, more)
 	c.executed = true
 	begun := time.Now()
-	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
+	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
 	var used spent // a tool that is told to end may do so by itself, and then the run is no error
 	ended := errors.As(context.Cause(ctx), &used)

@@ -81,7 +81,7 @@ func (w *world) gate() *Gate {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Redactor: w,
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: NoEgress{}, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package gate is the spine: the one place where the order of a call's stages is written.
 //
 //	intent ▶ lookup ▶ restore ▶ check ▶ decide ▶ pre hooks ▶ (restore, check, decide) ▶ approve ▶ decide
-//	       ▶ budget ▶ lend ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
+//	       ▶ budget ▶ lend ▶ connect ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
 //
 // The order is the security property. The receipt is opened before anything else and sealed by defer, so
 // every exit, a panic included, leaves one intent and one outcome. Each stage is an interface declared
@@ -97,6 +97,15 @@ type Lender interface {
 	Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error)
 }
 
+// Egress is the way out of cages.
+type Egress interface {
+	// Plan says what the cage of a capability needs so that its tool reaches these places, host:port, as far as the profile
+	// lets it; nil where it is to reach none.
+	Plan(m *pack.Capability, places []string) (*bailey.Network, error)
+	// Open makes the other side of a planned network, for one run.
+	Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error)
+}
+
 // Redactor turns secrets into tokens, per session, and gives back what may be given back.
 type Redactor interface {
 	Learn(s bailey.SessionID, secrets []bailey.Secret)
@@ -126,6 +135,7 @@ type Config struct {
 	Approver Approver
 	Budgets  Budgets
 	Lender   Lender
+	Egress   Egress
 	Redactor Redactor
 	Runners  map[pack.Isolation]bailey.Runner
 	Host     string
@@ -153,7 +163,7 @@ func New(c Config) (*Gate, error) {
 	for name, missing := range map[string]bool{
 		"ledger": c.Ledger == nil, "catalog": c.Catalog == nil, "places": c.Places == nil,
 		"policy": c.Policy == nil, "hooks": c.Hooks == nil, "approver": c.Approver == nil,
-		"budgets": c.Budgets == nil, "lender": c.Lender == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
+		"budgets": c.Budgets == nil, "lender": c.Lender == nil, "egress": c.Egress == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
 		"host": c.Host == "", "log": c.Log == nil,
 	} {
 		if missing {
@@ -197,7 +207,8 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
 		{"budget", c.budget, true},
 		{"lend", c.lend, true},
-		{"run", c.start, true}, // what the tool writes passes the redactor on its way
+		{"connect", c.connect, true}, // the way out of the cage, where it has one
+		{"run", c.start, true},       // what the tool writes passes the redactor on its way
 		{"post hooks", c.postHooks, true},
 	} {
 		if stage.acts && call.DryRun {
@@ -262,6 +273,20 @@ type Unbounded struct{}
 func (Unbounded) Take(bailey.Request) (Allowance, error) { return Allowance{}, nil }
 
 func (Unbounded) End(bailey.SessionID) {}
+
+// NoEgress is the stage where no cage has a network.
+type NoEgress struct{}
+
+func (NoEgress) Plan(m *pack.Capability, places []string) (*bailey.Network, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s wants to reach %s, and this gateway has no way out of a cage", m.ID, places[0])}
+}
+
+func (NoEgress) Open(*bailey.Network, []bailey.Injection) (bailey.Way, error) {
+	return nil, &bailey.Error{Kind: bailey.Internal, Message: "no network was planned"}
+}
 
 // NoHooks is the stage where no hook is configured: no objection, nothing changed.
 type NoHooks struct{}

@@ -122,6 +122,9 @@ func (b *bare) admit(job bailey.Job) error {
 	if job.NeedsProc {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " needs a /proc of its own, and this platform has none", Hint: "make the call on Linux"}
 	}
+	if job.Network != nil || job.Wall != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " reaches certain hosts alone, and this platform cannot hold it to them", Hint: "make the call on Linux"}
+	}
 	if len(job.Hide) > 0 {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " hides a file from its tool, and this platform cannot", Hint: "make the call on Linux"}
 	}
