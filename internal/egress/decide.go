@@ -14,14 +14,12 @@ import (
 // Endpoint is one entry of an allowlist.
 type Endpoint = bailey.Endpoint
 
-// ParseEndpoint reads host:port, as a manifest or a profile has it.
+// ParseEndpoint reads host:port, as a manifest or a profile has it, and refuses what could never hold.
 func ParseEndpoint(s string) (Endpoint, error) {
-	host, port, ok := splitPort(s)
-	if !ok {
-		return Endpoint{}, invalid(fmt.Sprintf("egress %s is not host:port", shown(s)), "write example.com:443, *.example.com:443 or an address and a port")
+	e, err := bailey.ParseEndpoint(s)
+	if err == nil {
+		_, err = newEntry(e)
 	}
-	e := Endpoint{Host: strings.Trim(host, "[]"), Port: int(port)}
-	_, err := newEntry(e)
 	return e, err
 }
 
