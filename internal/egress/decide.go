@@ -86,7 +86,7 @@ func (e *entry) fault() error {
 	case never || slices.Contains(metadataNames, e.name):
 		return invalid("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
 	case what != "" && !e.Private:
-		return invalid(fmt.Sprintf("egress %s is %s", e, what), "a profile may say private: true for it")
+		return invalid(fmt.Sprintf("egress %s is %s", e, what), "settings.yaml may say private: true for it, under network")
 	case e.Plain && e.Inspect:
 		return invalid("egress "+e.String()+" is both plain and inspected", "leave one of them")
 	}
@@ -168,7 +168,7 @@ func judge(t Target, e *entry, a netip.Addr) *Refusal {
 	case never:
 		return denied(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
 	case what != "" && !e.Private:
-		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "a profile may say private: true for "+e.String())
+		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil
 }
