@@ -169,11 +169,7 @@ func (c *course) request() bailey.Request {
 		r.Paths[p.Input] = p.Path
 		r.Writes = r.Writes || p.Write
 	}
-	if c.job.Network != nil {
-		for _, e := range c.job.Network.Endpoints {
-			r.Egress = append(r.Egress, e.String())
-		}
-	}
+	r.Egress = c.reaches(bailey.Endpoint.String)
 	return r
 }
 

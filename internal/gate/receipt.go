@@ -74,6 +74,7 @@ func (c *course) outcome() bailey.Outcome {
 	}
 	if c.run != nil {
 		cage := c.cage()
+		o.Reaches = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.String()) })
 		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
 		if short, _ := inline(argv); short != nil {

@@ -28,6 +28,17 @@ func (c *course) withhold(wants []bailey.Want) error {
 	return nil
 }
 
+// reaches lists what the tool could reach, each as said; none where the cage has no network.
+func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
+	if c.job.Network == nil {
+		return nil
+	}
+	for _, e := range c.job.Network.Endpoints {
+		list = append(list, as(e))
+	}
+	return list
+}
+
 // connect makes the way out of the cage: for this call, and gone with it.
 func (c *course) connect(context.Context) (err error) {
 	if c.job.Network == nil {

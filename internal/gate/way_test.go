@@ -99,6 +99,9 @@ func TestEgressIsDecidedUpon(t *testing.T) {
 	if res := w.gate().Do(t.Context(), in); res.Err != nil {
 		t.Fatal(res.Err)
 	}
+	if r := w.one().Reaches; !slices.Equal(r, []string{"api.example:443"}) {
+		t.Errorf("the receipt has %q", r)
+	}
 	for _, s := range seen {
 		if !slices.Equal(s, []string{"api.example:443"}) {
 			t.Errorf("decided upon %q", seen)

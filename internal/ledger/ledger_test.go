@@ -396,7 +396,7 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	}
 	text := strings.Repeat("é", bailey.PlanCap/2)
 	whole := bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), ExitCode: &code, StdoutBytes: 9, TimedOut: true,
-		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Approval: bailey.ApprovalID(long),
+		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Reaches: many, Approval: bailey.ApprovalID(long),
 		Cage:   &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: digestOf(text), Plan: text, Binary: long, BinaryDigest: long},
 		Egress: &bailey.EgressReport{EgressTotals: bailey.EgressTotals{Refused: 40, Untold: 2}, Events: slices.Repeat([]bailey.EgressEvent{{Kind: bailey.EgressRefused, Target: long[:300], Reason: long[:512], Hint: long[:512]}}, 40)}}
 	argv := bailey.Outcome{Status: bailey.OK, Argv: many, Cwd: "/x", Paths: []string{"/y"}, Reason: "as asked"}
