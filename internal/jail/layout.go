@@ -233,7 +233,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 func (l *layout) cover() error {
 	for _, m := range l.masks {
 		above, ok := l.covered(m)
-		if !ok || above.source == emptyDir[1:] { // beneath another mask nothing is shown
+		if !ok || above.source == emptyDir[1:] || above.elsewhere() { // beneath another mask nothing is shown
 			continue
 		}
 		real, err := resolve(m)

@@ -47,10 +47,14 @@ func (l *layout) sockets(r *run) error {
 
 const maxCovered = 256
 
+// systemDirs hold what distributions install, and too much to look at: nobody listens there.
+var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store"}
+
 // places are the targets of directories that were named, sorted. A home is none: what is in it was made in a cage.
 func (l *layout) places() (targets []string) {
 	for target, b := range l.binds {
-		if b.place != nil && b.dir && !b.tree && target != homeDir {
+		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return above(dir, b.source) })
+		if b.dir && (b.tree && !system || b.place != nil && !b.tree && target != homeDir) {
 			targets = append(targets, target)
 		}
 	}

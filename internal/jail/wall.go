@@ -66,6 +66,9 @@ func (b bind) runs() bind {
 // writable tells whether what is made beneath b stays, outside of the cage.
 func (b bind) writable() bool { return b.attrs&readOnly == 0 && !b.device }
 
+// elsewhere tells whether b shows at its target what lies at another path: then no path of the host's means the same there.
+func (b bind) elsewhere() bool { return filepath.IsAbs(b.source) && b.source != b.target }
+
 // home mounts a directory in place of the empty HOME. Of all that a cage shows it alone may lie beneath a mask: Bailey keeps
 // homes of agents in its own, which no cage may show.
 func (r *run) home(l *layout, w *bailey.Wall) error {
@@ -153,7 +156,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 		}
 	}
 	l.passed(links)
-	if over, ok := l.covered(at); ok && over.writable() && at != real {
+	if over, ok := l.covered(at); ok && over.writable() && (at != real || over.elsewhere()) {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)}
 	} else if ok && over.writable() {
 		if err := l.pin(at, over); err != nil {
@@ -161,8 +164,13 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 		}
 	}
 	if old, ok := l.binds[at]; ok {
-		if old.copy != nil || old.dev == b.dev && old.ino == b.ino && old.attrs&readOnly != 0 {
-			return nil // it is there, as a program or a place
+		same := old.dev == b.dev && old.ino == b.ino && old.place == nil
+		if old.copy != nil || same && old.run {
+			return nil // it is there, as a program
+		}
+		if same {
+			l.binds[at] = b // in place of what could only be read
+			return l.coverBeneath(real, at)
 		}
 		return &bailey.Error{Kind: bailey.Conflict, Message: at + " is in the cage twice, as different things", Hint: "leave one of them out"}
 	}
@@ -239,7 +247,7 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 func (l *layout) keep(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.covered(path)
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.elsewhere() {
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is in no place, and cannot be kept as it is", path)}
 		}
 		if !over.writable() || slices.ContainsFunc(l.masks, func(m string) bool { return above(m, path) }) {
@@ -299,6 +307,7 @@ func (l *layout) terminals() {
 		}
 	}
 	l.links["/dev/shm"] = tmpDir
+	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
 }
 
 // ptsDir is where the cage's own terminals are.
@@ -312,7 +321,7 @@ func (l *layout) pty(p *plan) {
 }
 
 // room is what the cage's own /tmp and HOME may hold, and how they are mounted. An agent's are as large as all of its memory,
-// against which a control group counts what is in them.
+// against which a control group counts what is in them; a watcher does not.
 func (l *layout) room(limits bailey.Limits) (tmp, home tmpfs) {
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	tmp, home = tmpfs{flags, tmpBytes, 65536}, tmpfs{flags, homeBytes, 16384}
