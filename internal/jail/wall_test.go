@@ -5,6 +5,7 @@ package jail
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (y *yard) in(name string) string { return filepath.Join(y.project, name) }
 func (y *yard) job(t *testing.T, script string) bailey.Job {
 	t.Helper()
 	home := place(t, y.home, true)
-	return bailey.Job{Command: "/bin/sh", Args: []string{"-c", script}, NeedsProc: ktest.Has("proc") == nil, Dir: y.project,
+	return bailey.Job{Command: "/bin/sh", Args: []string{"-c", script}, NeedsProc: true, Dir: y.project,
 		Places: []bailey.Place{place(t, y.project, true)}, Limits: bailey.Limits{MemoryBytes: 4 << 30, Tasks: 1024, OpenFiles: 4096}, Timeout: bailey.Endless,
 		Wall: &bailey.Wall{Trees: hostTrees(), Home: &home, Run: true, Keep: slices.Clone(y.keep), Path: "/usr/bin:/bin", Unix: true, Pty: true}}
 }
@@ -155,4 +156,46 @@ func (y *yard) state(t *testing.T) string {
 		}
 	}
 	return b.String()
+}
+
+// TestWallRunsPrograms: those that agents are made of, and make.
+func TestWallRunsPrograms(t *testing.T) {
+	for name, script := range map[string]string{
+		"node": `node -e '
+const {execFileSync, spawn} = require("child_process"), fs = require("fs"), os = require("os"), {Worker} = require("worker_threads")
+fs.writeFileSync("a.js", "console.log(6*7)")
+if (execFileSync(process.execPath, ["a.js"]).toString() != "42\n") process.exit(2)
+const s = require("net").createServer(c => c.end("over a socket")).listen(os.homedir()+"/s", () =>
+  require("net").connect(os.homedir()+"/s").on("data", d => {
+    s.close()
+    new Worker("require(\"worker_threads\").parentPort.postMessage(new WebAssembly.Memory({initial: 256}).buffer.byteLength)", {eval: true})
+      .on("message", n => console.log(String(d), n, os.userInfo().username))
+  }))'`,
+		"git": `cd src; git init -q; git config user.email a@b; git config user.name a; git add .; git commit -qm one; git gc -q; git log --format=%s; git fsck --no-progress`,
+		"go": `printf 'module m\n' > go.mod; printf 'package main\nfunc main() { println("ran") }\n' > m.go; mkdir ~/tmp
+export GOTMPDIR=$HOME/tmp GOFLAGS=-buildvcs=false CGO_ENABLED=0 GOTOOLCHAIN=local; go build -o m . && ./m && go run .`,
+		"python3": `python3 -c '
+import multiprocessing, os, pty, socket, subprocess, tempfile
+print(subprocess.check_output(["echo", "out"]).decode().strip())
+with multiprocessing.Pool(2) as p: print(p.map(abs, [-1, -2]))
+a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`,
+		"bash": `bash -ec 'cat <(echo substituted); cat <<< here; exec 3<>/dev/null; echo $BASH_VERSION | wc -l'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "go" && testing.Short() {
+				t.Skip("short: it compiles its own library")
+			}
+			const path = "/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin"
+			if !slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool { _, err := exec.LookPath(filepath.Join(dir, name)); return err == nil }) {
+				ktest.Missing(t, name, os.ErrNotExist)
+			}
+			y := newYard(t)
+			job := y.job(t, script)
+			job.Wall.Path = path
+			r := ask(t, y.Jail, job).must(t)
+			if r.exit.Code != 0 {
+				t.Errorf("%+v\n%s%s", r.exit, r.out, r.log)
+			}
+		})
+	}
 }
