@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -29,14 +28,12 @@ type settingsFile struct {
 
 // settingsFiles are those that hold for a directory.
 func settingsFiles(dir string) []settingsFile {
-	system := map[string]string{"darwin": "/Library/Application Support/ClaudeCode", "windows": `C:\Program Files\ClaudeCode`}[runtime.GOOS]
-	if system == "" {
-		system = "/etc/claude-code"
-	}
-	files := []settingsFile{{filepath.Join(system, "managed-settings.json"), true}}
-	more, _ := filepath.Glob(filepath.Join(system, "managed-settings.d", "*.json")) // the pattern is well formed
-	for _, m := range more {
-		files = append(files, settingsFile{m, true})
+	var files []settingsFile
+	for _, system := range managedDirs() {
+		more, _ := filepath.Glob(filepath.Join(system, "managed-settings.d", "*.json")) // the pattern is well formed
+		for _, file := range append([]string{filepath.Join(system, "managed-settings.json")}, more...) {
+			files = append(files, settingsFile{file, true})
+		}
 	}
 	user := os.Getenv("CLAUDE_CONFIG_DIR")
 	if home, err := os.UserHomeDir(); user == "" && err == nil {

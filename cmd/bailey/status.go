@@ -77,7 +77,15 @@ type cageStatus struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-const noGateway = "no gateway is running; the next call starts one"
+const (
+	noGateway = "no gateway is running; the next call starts one"
+	walled    = "none can be reached from inside of a wall, but for calls"
+)
+
+// stopped is a status without a gateway.
+func stopped(home gateway.Home, hint string) status {
+	return status{Home: string(home), Hint: hint, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}
+}
 
 func (a *app) statusVerb() *cobra.Command {
 	return &cobra.Command{
@@ -91,15 +99,21 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil {
 				return err
 			}
-			s, err := askStatus(cmd.Context(), home, statusPatience)
-			if err != nil {
-				return err
-			}
 			here, err := os.Getwd()
 			if err != nil {
 				return err
 			}
+			s, err := askStatus(cmd.Context(), home, statusPatience)
+			if err != nil && !errors.Is(err, gateway.ErrUnreachable) {
+				return err
+			}
+			if err != nil {
+				s = stopped(home, walled)
+			}
 			s.Agents = tryAgents(cmd.Context(), s.Agents, here, s.Running, false)
+			if err != nil && s.Agents[0].State != confined && os.Getenv(callsVariable) == "" {
+				return err
+			}
 			if a.json {
 				return a.print(s)
 			}
@@ -119,7 +133,7 @@ func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (
 	err := (&gateway.Client{Home: home}).Look(bounded, gateway.Query{Verb: "status"}, &s)
 	switch {
 	case errors.Is(err, gateway.ErrUnreachable) && nobodyListens(err):
-		return status{Home: string(home), Hint: noGateway, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}, nil
+		return stopped(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
 			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}

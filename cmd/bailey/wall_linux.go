@@ -115,27 +115,44 @@ func opened(path string) string {
 func tryTrace(context.Context, string) trial {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
-	return tryStart("trace", "traced a process", &syscall.SysProcAttr{Ptrace: true})
+	return tryStart("trace", "trace a process", &syscall.SysProcAttr{Ptrace: true})
 }
 
 // tryNamespace starts a child in a user namespace of its own: there it has every capability.
 func tryNamespace(context.Context, string) trial {
-	return tryStart("namespace", "made a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
+	return tryStart("namespace", "make a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
 }
 
+// tryStart starts a child in a way that a wall refuses. One that does not start in the ordinary way either proves nothing.
 func tryStart(name, what string, attr *syscall.SysProcAttr) trial {
-	self, err := os.Executable()
-	if err != nil {
-		return trial{name, false, fmt.Sprintf("found no program to try it with: %v", err)}
+	if err := startChild(nil); err != nil {
+		return trial{name, false, fmt.Sprintf("started no child to try it with: %v", err)}
 	}
-	cmd := exec.Command(self, "--version")
+	if err := startChild(attr); err != nil {
+		return trial{name, refusedBy(err), fmt.Sprintf("tried to %s: %v", what, err)}
+	}
+	return trial{name, false, "tried to " + what + ", and could"}
+}
+
+// startChild starts a program that is sure to be there, and ends it at once.
+func startChild(attr *syscall.SysProcAttr) error {
+	program, err := os.Executable()
+	for _, name := range []string{os.Args[0], "true"} { // the first asks /proc, which a wall may be without
+		if err != nil {
+			program, err = exec.LookPath(name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, "--version")
 	cmd.SysProcAttr = attr
 	if err := cmd.Start(); err != nil {
-		return trial{name, refusedBy(err) && !errors.Is(err, fs.ErrNotExist), fmt.Sprintf("%s: %v", what, err)}
+		return err
 	}
 	cmd.Process.Kill()
 	cmd.Wait() // it was killed
-	return trial{name, false, what}
+	return nil
 }
 
 // tryWrite makes a file beside the project and in directories of the machine.
