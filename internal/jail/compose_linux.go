@@ -22,7 +22,7 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	if r.env, err = environ(slices.Concat(job.Env, lentEnv(job.FileNames))); err != nil {
+	if r.env, err = environ(slices.Concat(job.Env, networkEnv(job.Network), lentEnv(job.FileNames))); err != nil {
 		return err
 	}
 	dir, err := l.workdir(job.Dir)
@@ -45,7 +45,7 @@ func (r *run) lay(job bailey.Job) error {
 		return r.complete(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
 	}
 	words, s := slices.Concat(t.run[:1], argv, r.env), r.sketch(job, t, dir)
-	if m := r.jail.memos.recall(s, l); m != nil {
+	if m := r.jail.memos.recall(s, l); m != nil && job.Network == nil {
 		r.plan = m.planned(begin(inside.Exec, m.plan.data(job.Limits), job.TTY, len(argv), words))
 		programs := r.cage.Programs
 		r.cage = m.cage
@@ -57,9 +57,11 @@ func (r *run) lay(job bailey.Job) error {
 	if err := r.complete(job, inside.Exec, words); err != nil {
 		return err
 	}
-	made := &memo{l, r.plan.forget(), r.cage}
-	made.cage.Programs = nil
-	r.jail.memos.keep(s, made)
+	if job.Network == nil {
+		made := &memo{l, r.plan.forget(), r.cage}
+		made.cage.Programs = nil
+		r.jail.memos.keep(s, made)
+	}
 	return nil
 }
 
@@ -134,6 +136,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		if err := l.kernel(); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.network(l, job.Network); err != nil {
+		return nil, err
 	}
 	if err := r.pin(job, t); err != nil {
 		return nil, err
@@ -234,6 +239,9 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("init-guarded", inside.Signals, nil)
 	p.add("root-readonly", inside.Umask, []uint64{0})
 	p.add("mountns", inside.Private, nil)
+	if l.net != nil {
+		p.add("netns", inside.Loopback, nil)
+	}
 	l.emit(p, h.donate)
 	p.add("root-readonly", inside.Pivot, nil)
 	p.add("utsns", inside.Host, nil, userName)
@@ -247,7 +255,7 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true}))
+	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.net != nil}))
 	p.add("seccomp", inside.Narrow, narrow(here()))
 	return p
 }

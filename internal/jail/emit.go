@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bailey"
 	"bailey/internal/jail/inside"
 )
 
@@ -29,6 +30,7 @@ func (l *layout) emit(p *plan, donate bool) {
 		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
 	}
 	l.lend(p)
+	l.trust(p)
 	copies := l.copies(p)
 	l.freeze(p, copies)
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
@@ -43,6 +45,7 @@ func (l *layout) emit(p *plan, donate bool) {
 		}
 		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
 	}
+	l.listen(p)
 	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
 }
 
@@ -109,6 +112,12 @@ func (l *layout) names(p *plan) {
 	}
 	if len(l.lent) > 0 {
 		put(lentDir, inside.Dir, []uint64{0o755})
+	}
+	if l.net != nil && slices.ContainsFunc(l.net.Listen, func(s bailey.Listen) bool { return s.Network == "unix" }) {
+		put(netDir, inside.Dir, []uint64{0o755})
+	}
+	if l.net != nil && l.net.Trust {
+		put(filepath.Dir(bailey.TrustFile), inside.Dir, []uint64{0o755})
 	}
 	if len(l.frozen()) > 0 {
 		put(frozenDir, inside.Dir, []uint64{0o555})

@@ -48,12 +48,16 @@ const pipesBeneath = "landlock write-file on pipes in a place beneath " + tmpDir
 
 // confine adds the Landlock steps. All of the cage's root may be read: it holds nothing but what was
 // declared. Executed are the pinned programs and nothing else, be it mapped, copied or found; written are
-// the cage's own directories, the places the call writes, and three devices. Nothing is connected to.
+// the cage's own directories, the places the call writes, and three devices. Nothing is connected to, but in a cage
+// with a network.
 func (l *layout) confine(p *plan, abi int) {
 	if abi == 0 {
 		return
 	}
 	handled, _ := handled(abi)
+	if l.net != nil {
+		handled.ports = 0 // what there is to connect to is the namespace's own, and that is the wall
+	}
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	allow := func(path string, rights uint64) {
 		p.add("landlock", inside.Rule, []uint64{rights & handled.files}, path)

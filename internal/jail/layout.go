@@ -47,6 +47,7 @@ type layout struct {
 	files map[string]string // path to content
 	masks []string
 	lent  []string // variables of lent files, sorted
+	net   *bailey.Network
 	proc  bool
 	empty bool // a masked directory needs emptyDir
 }
