@@ -24,6 +24,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"audit":               {ours: []string{"."}, outside: []string{"golang.org/x/mod/sumdb"}},
 	"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go"}},
 	"packs":               {},
+	"hook":                {ours: []string{"."}},
 	"internal/policy":     {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 	"internal/redact":     {ours: []string{"."}},
 	"internal/redact/gen": {},
