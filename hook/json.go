@@ -54,8 +54,8 @@ func parse(what string, b []byte) (t *text, root node, err error) {
 	if root.value != object {
 		return t, root, t.errorAt(root.at, "this is "+root.kind()+", not an object", "write one JSON object: {…}")
 	}
-	if after := t.begin(); after < len(b) {
-		return t, root, t.errorAt(after, "something follows the object", "write one object and nothing after it; what is not for the other side goes to stderr")
+	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return t, root, t.errorAt(len(b)-len(rest), "something follows the object", "write one object and nothing after it; what is not for the other side goes to stderr")
 	}
 	return t, root, nil
 }
@@ -75,7 +75,7 @@ func invalid(b []byte) int {
 	return -1
 }
 
-// begin is where the next token begins.
+// begin is where the next token begins, if there is one.
 func (t *text) begin() int {
 	i := int(t.d.InputOffset())
 	for i < len(t.b) && strings.IndexByte(" \t\r\n,:", t.b[i]) >= 0 {
