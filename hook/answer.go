@@ -97,7 +97,7 @@ func (t *text) specific(n node, e Event, a *Answer) error {
 		"updatedOutput": update,
 	}, false)
 	if err == nil && n.has("hookEventName") && name != string(e.Name()) {
-		return t.errorAt(n.at, fmt.Sprintf("this answers %q, and the event was %s", name, e.Name()), "give back the hook_event_name that was asked about")
+		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()), "give back the hook_event_name that was asked about")
 	}
 	return err
 }

@@ -142,7 +142,7 @@ func (t *text) command(n node, home string, argv *[]string) error {
 	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
 		if rest, ok := strings.CutPrefix(word, "~/"); ok {
 			if home == "" {
-				return t.errorAt(n.at, fmt.Sprintf("nobody knows what ~ is in %q", word), "write the path from / on")
+				return t.errorAt(n.at, fmt.Sprintf("nobody knows what ~ is in %.64q", word), "write the path from / on")
 			}
 			word = filepath.Join(home, rest)
 		}
@@ -166,7 +166,7 @@ func (t *text) program(n node, argv []string) error {
 	case strings.ContainsRune(strings.Join(argv, ""), 0):
 		return t.errorAt(n.at, n.name+" has a NUL in it", "no program takes one")
 	case absolute(argv[0]) && !clean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !absolute(argv[0]), argv[0] == ".", argv[0] == "..":
-		return t.errorAt(n.at, fmt.Sprintf("the program %q is neither a clean absolute path nor a bare name", argv[0]), "write the path from / on; command takes a leading ~/ too")
+		return t.errorAt(n.at, fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name", argv[0]), "write the path from / on; command takes a leading ~/ too")
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func Decode(frame []byte) (Event, error) {
 		OnSessionEnd:             SessionEnd{s},
 	}[Name(name)], needed[Name(name)]
 	if event == nil {
-		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %q, which is no event", name), "the events are "+words(Names()))
+		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is no event", name), "the events are "+words(Names()))
 	}
 	for _, key := range needs {
 		if !root.has(key) {

@@ -120,7 +120,14 @@ func TestZeroValues(t *testing.T) {
 	}
 }
 
+// TestReasonIsShort: neither what a hook says nor what it calls its keys makes a reason long.
 func TestReasonIsShort(t *testing.T) {
+	x := strings.Repeat("x", 1<<19)
+	for _, answer := range []string{`{"` + x + `":1}`, `{"` + x + `":1,"` + x + `":1}`, `{"hookSpecificOutput":{"hookEventName":"` + x + `"}}`, `{` + x} {
+		if o := Interpret(everyEvent()[0], Ran{Stdout: []byte(answer)}, Block); o.Effect != Blocked || len(o.Reason) > 4*maxSaid {
+			t.Errorf("%d bytes of a reason, %s", len(o.Reason), o.Effect)
+		}
+	}
 	long := bytes.Repeat([]byte("é\xff"), 1<<20)
 	for _, exit := range []int{1, 2} {
 		if o := Interpret(everyEvent()[0], Ran{Exit: exit, Stderr: long}, Block); len(o.Reason) > 4*maxSaid || strings.Contains(o.Reason, "\xff") {

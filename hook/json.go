@@ -128,7 +128,7 @@ func (t *text) member(seen map[string]bool, depth int) (m node, err error) {
 	}
 	name, _ := token.(string)
 	if seen[name] {
-		return m, t.errorAt(at, fmt.Sprintf("the key %q is there twice", name), "keep one of them")
+		return m, t.errorAt(at, fmt.Sprintf("the key %.64q is there twice", name), "keep one of them")
 	}
 	seen[name] = true
 	m, err = t.next(depth)
@@ -201,7 +201,7 @@ func (t *text) each(n node, what string, by readers, others bool) error {
 	for _, m := range n.members {
 		read, ok := by[m.name]
 		if !ok && !others {
-			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %q", what, m.name), "its keys are "+strings.Join(by.names(), ", "))
+			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name), "its keys are "+strings.Join(by.names(), ", "))
 		}
 		if ok {
 			if err := read(m); err != nil {

@@ -24,7 +24,7 @@ func (t *text) list(n node, into *[]string, read func(string) (means, wrong stri
 		}
 		means, wrong := read(s)
 		if wrong != "" {
-			return t.errorAt(m.at, fmt.Sprintf("%q in %s %s", s, n.name, wrong), "mend it, or take it out")
+			return t.errorAt(m.at, fmt.Sprintf("%.64q in %s %s", s, n.name, wrong), "mend it, or take it out")
 		}
 		*into = append(*into, means)
 	}
@@ -102,7 +102,7 @@ func (t *text) matcher(n node, h *Hook) error {
 	case !h.Event.Tool():
 		return t.errorAt(n.keyAt, fmt.Sprintf("%s has no tool to match", h.Event), "take matcher out; it is for PreToolUse and PostToolUse")
 	case h.Matcher == "" || len(h.Matcher) > 256 || strings.ContainsAny(h.Matcher, "|[]{}()\\^$+!, \t\r\n\x00"):
-		return t.errorAt(n.at, fmt.Sprintf("%q is no glob on the names of tools", h.Matcher), "* is any text and ? any character; for several, write the hook once for each; for all, take matcher out")
+		return t.errorAt(n.at, fmt.Sprintf("%.64q is no glob on the names of tools", h.Matcher), "* is any text and ? any character; for several, write the hook once for each; for all, take matcher out")
 	}
 	return nil
 }
