@@ -44,7 +44,7 @@ func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 		exit = exitBlock
 	case a.Updated == nil:
 	case !fits:
-		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to a %T", e.Name(), a.Updated), Hint: takes(e.Name())}
+		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to %T", e.Name(), a.Updated), Hint: takes(e.Name())}
 	case e.Name().key() == "updatedInput":
 		w.Specific = &specific{Name: e.Name(), Input: a.Updated}
 	default:

@@ -25,6 +25,23 @@ func Example() {
 	})
 }
 
+// An author's side without Main: a frame comes in, an answer and an exit code go out.
+func ExampleDecode() {
+	event, err := hook.Decode([]byte(`{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/src","prompt":"hello"}`))
+	fmt.Println(event.In().ID, event.(hook.UserPromptSubmit).Prompt, err)
+
+	answer, exit, err := hook.EncodeAnswer(event, hook.Answer{Updated: "bonjour", Message: "translated"})
+	fmt.Print(string(answer), exit, " ", err, "\n")
+
+	_, _, err = hook.EncodeAnswer(event, hook.Answer{Updated: 5})
+	fmt.Println(err)
+	// Output:
+	// s-1 hello <nil>
+	// {"systemMessage":"translated","hookSpecificOutput":{"hookEventName":"UserPromptSubmit","updatedInput":"bonjour"}}
+	// 0 <nil>
+	// an answer to UserPromptSubmit cannot change it to int
+}
+
 // The bytes of both frames, and what a host makes of them.
 func ExampleInterpret() {
 	event := hook.PreToolUse{Session: hook.Session{ID: "s-1", Dir: "/src"}, ToolName: "git.show", ToolInput: map[string]any{"rev": "HEAD"}}

@@ -171,3 +171,25 @@ func TestVectorsOfConfigs(t *testing.T) {
 		})
 	}
 }
+
+// TestSpecification: what the package comment shows is what it says.
+func TestSpecification(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for block := range strings.SplitSeq(strings.ReplaceAll(string(text), "\n//\n", "\n\n"), "\n\n") {
+		if strings.HasPrefix(block, "//\t{") {
+			shown = append(shown, strings.ReplaceAll(block, "//\t", ""))
+		}
+	}
+	if len(shown) != 3 {
+		t.Fatalf("%d frames and files are shown", len(shown))
+	}
+	o := Interpret(event(t, shown[0]), Ran{Stdout: []byte(shown[1])}, "")
+	c, err := ParseConfig([]byte(shown[2]), "/home/me")
+	if o.Effect != Changed || err != nil || len(c.Hooks) != 2 || len(c.For(o.Event)) != 1 {
+		t.Errorf("%+v; %+v, %v", o, c, err)
+	}
+}
