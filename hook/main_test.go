@@ -115,7 +115,7 @@ func TestPrograms(t *testing.T) {
 
 // TestMainRefuses: what is no frame never comes to the author.
 func TestMainRefuses(t *testing.T) {
-	for _, frame := range []string{"", "{", "{}", written(t, SessionStart{}) + "{}", strings.Repeat(" ", MaxFrame+1), "{\"hook_event_name\":\"\xff\"}"} {
+	for _, frame := range []string{"", "{", "{}", written(t, SessionStart{}) + "{}", written(t, SessionStart{}) + strings.Repeat(" ", MaxFrame), "{\"hook_event_name\":\"\xff\"}"} {
 		var out, log bytes.Buffer
 		exit := answer(t.Context(), strings.NewReader(frame), &out, &log, func(context.Context, Event) (Answer, error) {
 			t.Errorf("asked about %.40q", frame)
