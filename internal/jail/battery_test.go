@@ -37,6 +37,7 @@ var cages = []struct {
 	{"landlock", lesserStage},
 	{"with proc", func(t *testing.T) (*Jail, *stage) { return full(t, true) }},
 	{"warm", warmStage},
+	{"wall", wallStage},
 	{"with network", func(t *testing.T) (*Jail, *stage) {
 		j, s := full(t, false)
 		s.Net = true
@@ -171,6 +172,8 @@ func (s *stage) judge(t *testing.T, r attacked, due func(battery.Probe) bool) {
 		switch lack := named[s.Kind+" "+p.Name]; {
 		case !ok:
 			t.Errorf("%s: no answer; the cage ended with %+v", p.Name, r.exit)
+		case s.grants(p.Name, v):
+			t.Logf("%s: %s%s", p.Name, v.Open, v.Odd)
 		case v.Odd != "":
 			t.Errorf("%s says nothing about the cage: %s", p.Name, v.Odd)
 		case v.Open != "" && lack != "" && slices.Contains(r.lacks, lack):

@@ -68,6 +68,7 @@ type Scene struct {
 
 	Maskless bool // nothing in the places is masked
 	Net      bool // the cage has a network: sockets of its own loopback, and nobody there
+	Wall     bool // the cage is an agent's
 
 	Secret string // a file outside that everybody may read
 	RO, RW string // places

@@ -92,6 +92,7 @@ const (
 	Fresh             // as Tmpfs, of a directory that a warm helper makes anew for each call
 	Loopback          // the loopback interface goes up
 	Listen            // N: which of the listeners, IPv4 address, port; S: path, "" for an address. The gateway gets the socket
+	Terminals         // S: target, options; N: mount flags. A devpts of its own
 )
 
 // Step is one operation with its arguments.
