@@ -144,6 +144,7 @@ func TestEgressRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantErr(t, outbound(c.egress, c.credential), c.want) })
 	}
+	wantErr(t, outbound("[\"a.example:443\"]", "{name: key, env: DEMO_TOKEN}\n      - "+inject("to: [\"a.example:443\"], headers: [X]")), "two credentials arrive in DEMO_TOKEN")
 	silent := strings.Replace(outbound("[\"a.example:443\"]", lent), "sideEffectClass: readOnly", "sideEffectClass: none", 1)
 	wantErr(t, silent, "sideEffectClass none contradicts egress")
 }

@@ -169,6 +169,9 @@ func (r *reader) credentials(p *[]credential, at *nodes) func(ast.Node) {
 				r.fault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
 			}
 			r.variable(item, c.Env)
+			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {
+				r.fault(tokenOf(item), "two credentials arrive in %s", c.Env)
+			}
 			*p = append(*p, c)
 		}
 	}

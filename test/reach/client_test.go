@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -39,20 +38,22 @@ func yard(t *testing.T, programs ...string) *world {
 	w.https("api.example.com", "93.184.216.34", mux)
 	w.https("evil.example", "93.184.216.35", mux)
 	if len(programs) > 0 && programs[0] == "git" {
-		git(t, "init", "-q", "--bare", filepath.Join(dir, "repo.git"))
+		said(t, "git", "init", "-q", "--bare", filepath.Join(dir, "repo.git"))
 		work := t.TempDir()
-		git(t, "-C", work, "init", "-q")
-		git(t, "-C", work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one")
-		git(t, "-C", work, "push", "-q", filepath.Join(dir, "repo.git"), "HEAD:refs/heads/main")
+		said(t, "git", "-C", work, "init", "-q")
+		said(t, "git", "-C", work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one")
+		said(t, "git", "-C", work, "push", "-q", filepath.Join(dir, "repo.git"), "HEAD:refs/heads/main")
 	}
 	return w
 }
 
-func git(t *testing.T, args ...string) {
+func said(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
-		t.Fatalf("git %q: %v: %s", args, err, out)
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v: %s", program, args, err, out)
 	}
+	return string(out)
 }
 
 func moduleZip(t *testing.T) []byte {
@@ -71,6 +72,7 @@ func moduleZip(t *testing.T) []byte {
 // TestClients: programs that people use reach what is allowed and nothing else, whether they know of a proxy or not.
 func TestClients(t *testing.T) {
 	npm := "/usr/lib/node_modules/npm"
+	root := strings.TrimSpace(said(t, "go", "env", "GOROOT"))
 	for _, c := range []struct {
 		program string
 		job     func(host string) bailey.Job
@@ -84,7 +86,6 @@ func TestClients(t *testing.T) {
 				Exec: []string{"/usr/lib/git-core/git-remote-https", "/usr/lib/git-core/git"}}
 		}, "refs/heads/main"},
 		{"go", func(host string) bailey.Job {
-			root := runtime.GOROOT()
 			return bailey.Job{Command: filepath.Join(root, "bin/go"), Read: []string{root}, NeedsProc: true, Args: []string{"mod", "download", "-json", "example.com/m@v1.0.0"},
 				Env: []string{"GOROOT=" + root, "GOPROXY=https://" + host, "GOSUMDB=off", "GOTOOLCHAIN=local", "GOPATH=/tmp/go", "GOCACHE=/tmp/cache", "GOENV=off", "GOFLAGS=-modcacherw"}}
 		}, `"Zip": "/tmp/go/pkg/mod/cache/download/example.com/m/@v/v1.0.0.zip"`},
