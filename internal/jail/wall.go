@@ -242,8 +242,9 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 }
 
 // keep has what may not change stay as it is: bound read-only onto itself, where neither it nor a directory on the way to it
-// can be renamed or removed, for each is a mount point. What is not there cannot be kept: whoever made the cage looks for
-// what is new when it has ended.
+// can be renamed or removed, for each is a mount point (rename(2)). That holds in this cage: who puts another file in the place of
+// a kept one outside, as git does with its configuration, takes the mount away with the old one. What is not there cannot be
+// kept either. So whoever made the cage looks for what is new or other when it has ended.
 func (l *layout) keep(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.covered(path)
@@ -396,6 +397,9 @@ func (l *layout) waived(abi int) (lacks []string) {
 	}
 	if l.wall.Unix && abi < resolveEdition {
 		lacks = append(lacks, "landlock resolve-unix")
+	}
+	if len(l.wall.Keep) > 0 {
+		lacks = append(lacks, "kept: files that the host puts others in the place of")
 	}
 	if l.crowded != "" {
 		lacks = append(lacks, "masks: sockets in "+l.crowded)

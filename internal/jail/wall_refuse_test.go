@@ -4,12 +4,16 @@ package jail
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bailey"
 	"bailey/internal/jail/inside"
@@ -165,7 +169,7 @@ func TestWallTellsWhatItWaives(t *testing.T) {
 	y := newYard(t)
 	job := y.job(t, "true")
 	cage := planCage(t, y.Jail, job)
-	for _, want := range []string{"noexec in what the agent writes, but /tmp", "landlock resolve-unix"} {
+	for _, want := range []string{"noexec in what the agent writes, but /tmp", "landlock resolve-unix", "kept: files that the host puts others in the place of"} {
 		if held := y.landlock >= resolveEdition && strings.HasPrefix(want, "landlock"); slices.Contains(cage.Lacks, want) == held {
 			t.Errorf("%q: %q", want, cage.Lacks)
 		}
@@ -233,5 +237,43 @@ try: fcntl.ioctl(b, termios.TIOCSTI, b"x"); print("typed")
 except OSError as e: print(e.errno)'`).must(t)
 	if want := "/dev/pts/0 ['0', 'ptmx']\n1\n"; r.out != want {
 		t.Errorf("%q %s", r.out, r.log)
+	}
+}
+
+// TestWallTerminal: the terminal that a person's run has is asked and set by its own name too, and typed into by neither.
+func TestWallTerminal(t *testing.T) {
+	master, slave := pty(t)
+	y := newYard(t)
+	job := y.job(t, "stty -F /dev/tty rows 7 && stty size < /dev/tty; bash -ic 'sleep 0 & wait; jobs; echo $-' | grep -c m")
+	job.TTY = true
+	r, err := y.Plan(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{TTY: slave})
+	slave.Close()
+	said, _ := io.ReadAll(master)
+	if err != nil || exit.Code != 0 || !strings.Contains(string(said), "7 0") || strings.Contains(string(said), "job control") {
+		t.Errorf("%+v %v %q", exit, err, said)
+	}
+}
+
+// TestWallLimits: what an agent may use is what was said, for each process and for all of them.
+func TestWallLimits(t *testing.T) {
+	y := newYard(t)
+	job := y.job(t, "ulimit -d; ulimit -n; df -k --output=size /tmp | tail -1")
+	job.Wall.Home = nil
+	r := ask(t, y.Jail, job).must(t)
+	want := []string{fmt.Sprint(min(4<<20, ownCeiling(unix.RLIMIT_DATA)>>10)), fmt.Sprint(min(4096, ownCeiling(unix.RLIMIT_NOFILE))), fmt.Sprint(2 << 20)}
+	if got := strings.Fields(r.out); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	b := y.holder.bounds(job.Limits)
+	if b.memory != 4<<30 || b.tasks != 1024+ownTasks {
+		t.Errorf("%+v", b)
+	}
+	if r := ask(t, y.Jail, y.job(t, "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo $i; kill $(jobs -p)")).must(t); !strings.Contains(r.out, "300") {
+		t.Errorf("no three hundred tasks: %+v %s", r, r.log)
 	}
 }
