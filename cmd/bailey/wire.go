@@ -159,7 +159,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: gate.NoEgress{}, Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
 		Host:    host, Log: s.log, Observe: observe,
 	})
