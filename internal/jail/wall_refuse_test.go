@@ -264,12 +264,15 @@ func TestWallTerminal(t *testing.T) {
 // TestWallLimits: what an agent may use is what was said, for each process and for all of them.
 func TestWallLimits(t *testing.T) {
 	y := newYard(t)
-	job := y.job(t, "ulimit -d; ulimit -n; df -k --output=size /tmp | tail -1")
+	job := y.job(t, "ulimit -n; df -k --output=size /tmp | tail -1")
 	job.Wall.Home = nil
 	r := ask(t, y.Jail, job).must(t)
-	want := []string{fmt.Sprint(min(4<<20, ownCeiling(unix.RLIMIT_DATA)>>10)), fmt.Sprint(min(4096, ownCeiling(unix.RLIMIT_NOFILE))), fmt.Sprint(2 << 20)}
+	want := []string{fmt.Sprint(min(4096, ownCeiling(unix.RLIMIT_NOFILE))), fmt.Sprint(2 << 20)}
 	if got := strings.Fields(r.out); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if text := planCage(t, y.Jail, job).Plan; !strings.Contains(text, fmt.Sprintf(" memory %d env ", min(4<<30, ownCeiling(unix.RLIMIT_DATA)))) {
+		t.Errorf("another memory in\n%s", text)
 	}
 	b := y.holder.bounds(job.Limits)
 	if b.memory != 4<<30 || b.tasks != 1024+ownTasks {
