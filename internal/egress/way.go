@@ -117,9 +117,9 @@ type WayConfig struct {
 
 // way is the other side of one cage's network.
 type way struct {
-	proxy *Proxy
+	proxy   *Proxy
 	outlets []outlet
-	trust []byte
+	trust   []byte
 
 	mu     sync.Mutex
 	events []Event
