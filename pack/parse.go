@@ -116,7 +116,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 }
 
 // nodes are the parts of a capability that are read after the rest is known.
-type nodes struct{ backend, sandbox, args, input, write, hide, preview ast.Node }
+type nodes struct{ backend, sandbox, args, input, write, hide, preview, argv ast.Node }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	before := len(r.faults)
@@ -141,6 +141,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
+		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 	}
 	if len(r.faults) == before {
@@ -165,7 +166,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 		"outputSchema":    r.cannot("check the output against outputSchema"),
 		"validators":      r.cannotList("run validators"),
 		"credentials":     r.credentials(&m.Credentials),
-		"argvPattern":     r.pattern(&m.ArgvPattern),
+		"argvPattern":     func(n ast.Node) { at.argv = n; r.pattern(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           r.stdin,
 		"timeout":         r.timeout(&m.Timeout),

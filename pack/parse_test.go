@@ -139,7 +139,7 @@ func TestParseRefuses(t *testing.T) {
 		{"none", "isolation: jail", "isolation: none", "this version cannot run isolation none"},
 		{"builtin", "isolation: jail", "isolation: builtin", "this version cannot run isolation builtin"},
 		{"backend mcp", "type: subprocess", "type: mcp", "this version cannot run backend mcp"},
-		{"backend unknown", "type: subprocess", "type: shell", "type is one of builtin, mcp"},
+		{"backend unknown", "type: subprocess", "type: shell", "type is one of agent, builtin, mcp"},
 		{"egress", "egress: []", "egress: [\"x:443\"]", "this version cannot let a tool reach the network"},
 		{"egress of another shape", "egress: []", "egress: x", "this version cannot let a tool reach the network"},
 		{"rw of a path", "rw: []", "rw: [/tmp]", "rw wants path inputs"},
