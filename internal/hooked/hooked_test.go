@@ -64,7 +64,9 @@ func (y *yard) do(catalog *pack.Catalog, c bailey.Call) bailey.Result {
 	if r.Err = err; err == nil {
 		r.Err = y.fail
 	}
-	made := func(e bailey.Effect, rule bailey.RuleID) { r.Decision = bailey.Decision{Effect: e, Rules: []bailey.Rule{{ID: rule}}} }
+	made := func(e bailey.Effect, rule bailey.RuleID) {
+		r.Decision = bailey.Decision{Effect: e, Rules: []bailey.Rule{{ID: rule}}}
+	}
 	switch _, operator := c.Input["operator"]; {
 	case r.Err != nil:
 	case operator:
@@ -104,7 +106,7 @@ func TestLines(t *testing.T) {
 		{"git status && git log -5 | head -3", bailey.Allow, "git.status git.log file.read"},
 		{"cd sub && git status", bailey.Allow, "file.read git.status"},
 		{"git commit -m x", bailey.Ask, "git.commit shell.exec"}, // no rule speaks of it
-		{"git push", bailey.Ask, "git.push shell.exec"}, // it lacks inputs
+		{"git push", bailey.Ask, "git.push shell.exec"},          // it lacks inputs
 		{"git log --output=x", bailey.Ask, "shell.exec"},
 		{"sudo git status", bailey.Ask, "shell.exec"},
 		{"GIT_DIR=x git status", bailey.Ask, "shell.exec"},
