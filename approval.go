@@ -2,6 +2,7 @@ package bailey
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,7 @@ type Question struct {
 	Plan         Shown        `json:"-"` // digest of the cage's plan
 	EnvNames     []string     `json:"-"`
 	Leases       []LeaseScope `json:"-"` // what would be lent
+	Egress       []string     `json:"-"` // what the tool could reach, as [Endpoint.Words] has it
 	Rules        []Rule       `json:"-"`
 	Nonce        string       `json:"-"` // these and what follows are the approver's to set
 	AskedAt      time.Time    `json:"askedAt"`
@@ -108,6 +110,8 @@ type LeaseScope struct {
 	Scope    string        `json:"scope"`   // what it is good for, in the adapter's words
 	TTL      time.Duration `json:"ttl"`     // it is worth nothing after
 	Approval bool          `json:"-"`       // the broker lends it for an answer alone
+	// Inject is where it goes in place of the tool; nil: the tool has it.
+	Inject *InjectWant `json:"inject,omitempty"`
 }
 
 // Shown is a value as it may be read, redacted, with the value itself: an answer binds both.
@@ -193,6 +197,9 @@ type InjectWant struct {
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
 }
+
+// NewPlaceholder is what the cage has in place of a secret: a word that stands in nothing else.
+func NewPlaceholder() string { return "bailey-placeholder-" + strings.ToLower(rand.Text()) }
 
 // Loan is what a call asks to be lent. Text and Signatures are of the answer that let it through, "" and none of a call
 // that nobody was asked about.

@@ -50,7 +50,7 @@ type Network struct {
 }
 
 // TrustFile is where a cage with [Network.Trust] finds the authorities that its tools believe, in PEM.
-const TrustFile = "/run/bailey/trust.pem"
+const TrustFile = "/run/bailey/trust/authorities.pem"
 
 // Listen is a socket inside the cage. Network is tcp, with an address of 127.0.0.0/8 and a port; or unix, with a path
 // below /run/bailey.

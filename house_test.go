@@ -24,6 +24,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"audit":               {ours: []string{"."}, outside: []string{"golang.org/x/mod/sumdb"}},
 	"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go"}},
 	"packs":               {},
+	"hook":                {ours: []string{"."}},
 	"internal/policy":     {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 	"internal/redact":     {ours: []string{"."}},
 	"internal/redact/gen": {},
@@ -43,15 +44,17 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors
-	"internal/gateway": {ours: []string{".", "pack", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
-	"internal/hooked":  {ours: []string{".", "pack", "internal/command"}},
+	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
+	"internal/judge":   {ours: []string{".", "pack", "internal/command"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
-	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooked",
-		"internal/jail", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
-		outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
+	"cmd/bailey": {ours: []string{".", "audit", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway",
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
+		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
+	// examples that tests run
+	"examples/hooks/notify": {ours: []string{"hook"}},
 	// for tests alone
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/battery": {outside: []string{"golang.org/x/sys"}},

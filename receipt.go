@@ -69,7 +69,8 @@ type Outcome struct {
 	Redactions     int           `json:"redactions,omitempty"`
 	Restored       []string      `json:"restored,omitempty"` // categories of secrets that the input was given back
 	Leases         []string      `json:"leases,omitempty"`   // mint ids
-	Egress         *EgressReport `json:"egress,omitempty"`   // null where the cage had no network
+	Reaches        []string      `json:"reaches,omitempty"`  // host:port of what its cage's network leads to, redacted
+	Egress         *EgressReport `json:"egress,omitempty"`   // what it did there; null where it did not run, or the cage had no network
 	Approval       ApprovalID    `json:"approval,omitempty"` // the question that was answered, which may be an earlier call's
 	Standing       []GrantID     `json:"standing,omitempty"` // by grants that stand
 	EndedAt        time.Time     `json:"endedAt"`

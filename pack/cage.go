@@ -54,7 +54,7 @@ func (r *reader) sandbox(n ast.Node, m *manifest, at *nodes) {
 	s := &m.Sandbox
 	r.fields(n, "sandboxProfile", map[string]func(ast.Node){
 		"fs":       func(n ast.Node) { r.files(n, s, at) },
-		"network":  r.network,
+		"network":  func(n ast.Node) { r.network(n, at) },
 		"limits":   func(n ast.Node) { r.limits(n, s) },
 		"env":      r.env(m),
 		"proc":     r.flag("proc", &s.Proc),
@@ -95,9 +95,9 @@ func (r *reader) paths(what string, p *[]string) func(ast.Node) {
 	}
 }
 
-func (r *reader) network(n ast.Node) {
+func (r *reader) network(n ast.Node, at *nodes) {
 	r.fields(n, "network", map[string]func(ast.Node){
-		"egress": r.cannotList("let a tool reach the network: network.egress"),
+		"egress": func(n ast.Node) { at.egress = n },
 	})
 }
 

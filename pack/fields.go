@@ -2,6 +2,7 @@ package pack
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ var (
 	inputName      = lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 	envName        = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	version        = lazy(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$`)
+	headerName     = lazy(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+	parameterName  = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.~-]{0,63}$`)
 	program        = lazy(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
 )
 
@@ -43,6 +46,20 @@ func (r *reader) word(what string, grammar *regexp.Regexp, p *string) func(ast.N
 			return
 		}
 		*p = v
+	}
+}
+
+// names reads a list of words of the given grammar, each once.
+func (r *reader) names(what string, grammar *regexp.Regexp, p *[]string) func(ast.Node) {
+	return func(n ast.Node) {
+		for _, item := range r.items(n, what) {
+			var v string
+			r.word(what, grammar, &v)(item)
+			if slices.Contains(*p, v) {
+				r.fault(tokenOf(item), "%s names %q twice", what, clip(v))
+			}
+			*p = append(*p, v)
+		}
 	}
 }
 
@@ -137,16 +154,20 @@ func (r *reader) pattern(p *[]string) func(ast.Node) {
 	}
 }
 
-func (r *reader) credentials(p *[]credential) func(ast.Node) {
+func (r *reader) credentials(p *[]credential, at *nodes) func(ast.Node) {
 	return func(n ast.Node) {
 		for _, item := range r.items(n, "credentials") {
 			var c credential
 			seen := r.fields(item, "a credential", map[string]func(ast.Node){
-				"name": r.word("name", inputName(), &c.Name),
-				"env":  r.word("env", envName(), &c.Env),
-				"file": r.flag("file", &c.File),
+				"name":   r.word("name", inputName(), &c.Name),
+				"env":    r.word("env", envName(), &c.Env),
+				"file":   r.flag("file", &c.File),
+				"inject": r.injected(at, &c.Inject),
 			})
 			r.need(item, "a credential", seen, "name", "env")
+			if c.File && c.Inject != nil {
+				r.fault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
+			}
 			r.variable(item, c.Env)
 			*p = append(*p, c)
 		}

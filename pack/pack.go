@@ -28,6 +28,20 @@
 // capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
 // hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place.
 //
+// # Egress
+//
+//	sandboxProfile:
+//	  network:
+//	    egress:
+//	      - "api.example.com:443"    # this name and port
+//	      - "*.mirror.example.com:443" # every name below, and not the name itself
+//	      - "{{ input.url }}"        # the host and port of an input of format url, which has to be https://
+//	      - "{{ input.host }}:443"   # that of an input of format host
+//
+// A tool reaches these and nothing else, and without the key no network at all. A manifest names places; that one is
+// private, or speaks anything but TLS, only the settings of a home can say. What reaches the network is at least
+// sideEffectClass readOnly. A preview reaches nothing.
+//
 // # Templates
 //
 // One element of args renders to one element of argv; no shell ever sees it.
@@ -44,6 +58,12 @@
 //	credentials:
 //	  - {name: token, env: DEMO_TOKEN}            # lent for the call, as the value of the variable
 //	  - {name: key, env: DEMO_KEY_FILE, file: true} # in a file in memory, whose path is the variable's value
+//	  - name: deploy
+//	    env: DEMO_DEPLOY                          # the tool has a placeholder, which becomes the value outside the cage:
+//	    inject:
+//	      to: ["api.example.com:443"]             # on the way to these of network.egress, spelled out
+//	      headers: [Authorization]                # in these headers,
+//	      query: [key]                            # or parameters of the address
 //
 // # Preview
 //
@@ -189,8 +209,9 @@ type Capability struct {
 	spec     manifest
 	schema   *schema
 	args     []element
-	looks    [][]element         // of the preview
-	binds    []bound             // of its arguments
+	looks    [][]element // of the preview
+	binds    []bound     // of its arguments
+	egress   []reached
 	patterns []pattern           // of command lines
 	quote    func(string) string // nil: as it is
 }
@@ -218,13 +239,14 @@ func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
 func (m *Capability) Wants() []bailey.Want {
 	wants := make([]bailey.Want, 0, len(m.spec.Credentials))
 	for _, c := range m.spec.Credentials {
-		wants = append(wants, bailey.Want{Name: c.Name, Env: c.Env, File: c.File})
+		w := bailey.Want{Name: c.Name, Env: c.Env, File: c.File}
+		if c.Inject != nil {
+			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers), Query: slices.Clone(c.Inject.Query)}
+		}
+		wants = append(wants, w)
 	}
 	return wants
 }
-
-// Egress returns the places that the tool has to reach, host:port, for an input that Check has typed.
-func (m *Capability) Egress(input map[string]any) ([]string, error) { return nil, nil }
 
 // PathInput is an input that names a file or directory of the caller.
 type PathInput struct {

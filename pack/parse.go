@@ -48,6 +48,7 @@ type sandbox struct {
 	Memory int64    `json:"memoryMiB,omitempty"`
 	Tasks  int64    `json:"tasks,omitempty"`
 	Proc   bool     `json:"proc,omitempty"`
+	Egress []string `json:"egress,omitempty"` // in their one spelling, or as they stand there
 }
 
 // hidden is a path below a path input that the tool does not see.
@@ -60,6 +61,8 @@ type credential struct {
 	Name string `json:"name"`
 	Env  string `json:"env"`
 	File bool   `json:"file,omitempty"`
+	// Inject is where the value goes at the edge of the cage, and the tool has a placeholder.
+	Inject *inject `json:"inject,omitempty"`
 }
 
 // Parse reads one pack.yaml. Name is the file's name as errors show it. Packs read this way are not
@@ -116,7 +119,10 @@ func (r *reader) pack(n ast.Node) *Pack {
 }
 
 // nodes are the parts of a capability that are read after the rest is known.
-type nodes struct{ backend, sandbox, args, input, write, hide, preview, argv ast.Node }
+type nodes struct {
+	backend, sandbox, args, input, write, hide, egress, preview, argv ast.Node
+	inject                                                            map[ast.Node]*inject
+}
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	before := len(r.faults)
@@ -142,6 +148,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
+		c.egress = r.egress(&at, &m, c.schema)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 	}
 	if len(r.faults) == before {
@@ -165,7 +172,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 		"inputSchema":     func(n ast.Node) { at.input = n },
 		"outputSchema":    r.cannot("check the output against outputSchema"),
 		"validators":      r.cannotList("run validators"),
-		"credentials":     r.credentials(&m.Credentials),
+		"credentials":     r.credentials(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.pattern(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           r.stdin,

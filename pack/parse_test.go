@@ -2,6 +2,7 @@ package pack
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -140,8 +141,6 @@ func TestParseRefuses(t *testing.T) {
 		{"builtin", "isolation: jail", "isolation: builtin", "this version cannot run isolation builtin"},
 		{"backend mcp", "type: subprocess", "type: mcp", "this version cannot run backend mcp"},
 		{"backend unknown", "type: subprocess", "type: shell", "type is one of agent, builtin, mcp"},
-		{"egress", "egress: []", "egress: [\"x:443\"]", "this version cannot let a tool reach the network"},
-		{"egress of another shape", "egress: []", "egress: x", "this version cannot let a tool reach the network"},
 		{"rw of a path", "rw: []", "rw: [/tmp]", "rw wants path inputs"},
 		{"rw of words", "rw: []", `rw: ["{{ input.width }}"]`, "rw wants path inputs"},
 		{"rw below", "rw: []", `rw: ["{{ input.dir }}/x"]`, "rw wants a path input alone"},
@@ -348,6 +347,7 @@ func FuzzParse(f *testing.F) {
 		`{args: [[a], ["{{ shown }}"]], bind: [{look: 1, pattern: "(y*)", argument: "{{ input.dir }}", as: "{{ shown }}"}]}`} {
 		f.Add([]byte(strings.Replace(sample, "timeout: 30s", "preview: "+p, 1)))
 	}
+	f.Add([]byte(outbound(`["a.example:443", "*.b.example:1", "{{ input.url }}", "{{ input.host }}:22"]`, "{name: token, env: DEMO_TOKEN, inject: {to: [\"a.example:443\"], headers: [X], query: [y]}}")))
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("- - - {a: [}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -361,6 +361,17 @@ func FuzzParse(f *testing.F) {
 		for _, c := range p.Capabilities {
 			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || c.Isolation != Jail || c.Command == "" {
 				t.Errorf("incomplete: %+v", c)
+			}
+			places, err := c.Egress(map[string]any{"url": "https://a.example/", "host": "::1"})
+			for _, p := range places {
+				if e, err := bailey.ParseEndpoint(p); err != nil || e.String() != p {
+					t.Errorf("a place is %q: %v", p, err)
+				}
+			}
+			for _, w := range c.Wants() {
+				if w.Inject != nil && (w.File || len(w.Inject.To) == 0 || err == nil && !slices.Contains(places, w.Inject.To[0])) {
+					t.Errorf("injected: %+v", w.Inject)
+				}
 			}
 			env := c.Job(nil, nil).Env
 			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}}, "")

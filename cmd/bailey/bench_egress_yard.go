@@ -68,7 +68,7 @@ func newEgressYard(ctx context.Context) (_ *egressYard, err error) {
 		return nil, err
 	}
 	y.ways = append(y.ways, egressWay{name: "proxied", token: benchToken, client: loopbackClient(roots, at)})
-	token := egress.NewPlaceholder()
+	token := bailey.NewPlaceholder()
 	at, opened, err := y.proxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots, Inject: []egress.Injection{{Name: "token", Placeholder: token,
 		Value: bailey.NewSecret(benchToken), To: []string{strings.TrimPrefix(y.url, "https://")}, Headers: []string{"Authorization"}}}})
 	if err != nil {

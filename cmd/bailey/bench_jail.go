@@ -39,6 +39,7 @@ type jailBench struct {
 	command []string // the program's path, and its arguments
 	chosen  bool     // by whoever asked; else the least there is
 
+	once    int    // turns of the cages that no helper serves
 	dir     string // its own, for the time of the bench
 	self    string // this program
 	warm    *jail.Jail
@@ -66,6 +67,8 @@ before each:
   warm-2workers  two at once on one jail, each with a pause of its own
   cold           the process bailey run system.echo (it runs printf), the ledger's entries included
   cold-jail      the process bailey jail run -- COMMAND
+  cold-cage      plan and run in a cage of which nothing was made ahead, in this process
+  wall           the same in the cage of an agent, with the host's programs, a project and a home
   bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, where it is installed
   bwrap-dev      the same with --dev /dev, in its place for a program that fails without devices
 
@@ -195,7 +198,7 @@ func (b *jailBench) ways() []way {
 		}
 	}
 	bwrap := way{name: "bwrap", do: b.bwrap()}
-	return []way{
+	return slices.Concat([]way{
 		{name: "bare", do: b.process(b.command)},
 		{"ondemand", open(&ondemand, jail.Config{OnDemand: true}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, ondemand) }},
 		{"warm", open(&b.warm, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, b.warm) }},
@@ -203,6 +206,7 @@ func (b *jailBench) ways() []way {
 		{"warm-2workers", open(&lanes, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.two(ctx, lanes) }},
 		{"cold", b.openGateway, cold},
 		{name: "cold-jail", do: b.process(slices.Concat([]string{b.self, "jail", "run", "--yes", "--"}, b.command))},
+	}, b.walls(), []way{
 		bwrap,
 		{"bwrap-dev", func(ctx context.Context) error {
 			if _, err := exec.LookPath("bwrap"); err != nil || b.try(ctx, bwrap) == nil {
@@ -210,7 +214,7 @@ func (b *jailBench) ways() []way {
 			}
 			return nil
 		}, b.bwrap("--dev", "/dev")},
-	}
+	})
 }
 
 // errNeedless is why a way is not gone where another is.

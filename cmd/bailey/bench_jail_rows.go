@@ -14,6 +14,7 @@ type jailRow struct {
 	OfBwrap  *float64 `json:"of_bwrap,omitempty"`  // what it adds to bare, over what bwrap adds
 	PerBwrap *float64 `json:"per_bwrap,omitempty"` // its p50 over bwrap's: both are whole processes
 	PerWarm  *float64 `json:"per_warm,omitempty"`  // its p50 over warm's
+	PerCold  *float64 `json:"per_cold,omitempty"`  // its p50 over cold-cage's
 	AtMost   *float64 `json:"at_most,omitempty"`   // what is required of the last of these
 }
 
@@ -63,6 +64,8 @@ func (r *jailRow) compare(p50 map[string]float64) {
 		r.AtMost = new(0.05)
 	case "warm-2workers":
 		r.PerWarm, r.AtMost = over(r.P50, p50["warm"]), new(1.10)
+	case "wall":
+		r.PerCold, r.AtMost = over(r.P50, p50["cold-cage"]), new(2.0)
 	case "cold", "cold-jail":
 		r.PerBwrap, r.AtMost = over(r.P50, bwrap), new(1.0)
 	}
@@ -107,6 +110,8 @@ func (r *jailRow) required() string {
 		return ""
 	case r.PerWarm != nil:
 		return fmt.Sprintf("%.2f × warm, ≤ %.2f", *r.PerWarm, *r.AtMost)
+	case r.PerCold != nil:
+		return fmt.Sprintf("%.2f × cold-cage, ≤ %.2f", *r.PerCold, *r.AtMost)
 	case r.PerBwrap != nil:
 		return fmt.Sprintf("%.2f × bwrap, ≤ %.2f", *r.PerBwrap, *r.AtMost)
 	}

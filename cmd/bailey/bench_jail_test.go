@@ -29,10 +29,10 @@ func TestJailRatios(t *testing.T) {
 		return all
 	}
 	times := map[string][]time.Duration{
-		"bwrap": took(4500, 1, 9000), "bare": took(500), "cold": took(9000), "warm": took(1000, 900, 800), "warm-2workers": took(990, 990),
+		"bwrap": took(4500, 1, 9000), "bare": took(500), "cold": took(9000), "cold-cage": took(4000), "wall": took(6000), "warm": took(1000, 900, 800), "warm-2workers": took(990, 990),
 	}
 	var ways []way
-	for _, name := range []string{"bare", "ondemand", "warm", "warm-2workers", "cold", "bwrap"} {
+	for _, name := range []string{"bare", "ondemand", "warm", "warm-2workers", "cold", "cold-cage", "wall", "bwrap"} {
 		ways = append(ways, way{name: name})
 	}
 	words := func() (all []string) {
@@ -43,7 +43,8 @@ func TestJailRatios(t *testing.T) {
 	}
 	want := []string{
 		"bare 1 500 500 1.00  ", "warm 3 900 1000 1.80 0.100 ≤ 0.10", "warm-2workers 2 990 990 1.98 0.122 1.10 × warm, ≤ 1.10",
-		"cold 1 9000 9000 18.00 2.125 2.00 × bwrap, ≤ 1.00", "bwrap 3 4500 9000 9.00 1.000 ",
+		"cold 1 9000 9000 18.00 2.125 2.00 × bwrap, ≤ 1.00",
+		"cold-cage 1 4000 4000 8.00 0.875 ", "wall 1 6000 6000 12.00 1.375 1.50 × cold-cage, ≤ 2.00", "bwrap 3 4500 9000 9.00 1.000 ",
 	}
 	if got := words(); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
@@ -58,6 +59,7 @@ func TestJailRatios(t *testing.T) {
 	delete(times, "bwrap-dev")
 	want = []string{
 		"bare 1 500 500 1.00  ", "warm 3 900 1000 1.80  ≤ 0.10", "warm-2workers 2 990 990 1.98  1.10 × warm, ≤ 1.10", "cold 1 9000 9000 18.00  ≤ 1.00",
+		"cold-cage 1 4000 4000 8.00  ", "wall 1 6000 6000 12.00  1.50 × cold-cage, ≤ 2.00",
 	}
 	if got := words(); !slices.Equal(got, want) {
 		t.Errorf("without bwrap: %q\nwant %q", got, want)
@@ -102,7 +104,7 @@ func TestBenchWithoutBwrap(t *testing.T) {
 			t.Errorf("a row of %+v", r)
 		}
 	}
-	if len(said.Rows) != 6 {
+	if len(said.Rows) != 8 {
 		t.Errorf("rows %+v", said.Rows)
 	}
 }

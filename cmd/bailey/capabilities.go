@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ type capability struct {
 	Command       string              `json:"command,omitempty"`
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
+	Egress        []string            `json:"egress,omitempty"` // as the manifest has it
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
 }
 
@@ -36,6 +38,7 @@ func newCapability(m *pack.Capability, whole bool) capability {
 	}
 	if whole {
 		c.Command, c.InputSchema, c.Preview, c.Covers = m.Command, m.InputSchema(), m.Previews(), m.Covers()
+		c.Egress = m.Reaches()
 	}
 	return c
 }
@@ -68,8 +71,8 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error {
 				q := gateway.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
 				return look(cmd.Context(), a, q, func(c capability) {
-					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s\ninputs %s\n",
-						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), previewed(c), indent(c.InputSchema))
+					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), indent(c.InputSchema))
 				})
 			},
 		})
@@ -93,6 +96,14 @@ func previewed(c capability) string {
 		return "whoever is asked sees what it would do, and with that all that matters of the files and directories it names\n"
 	}
 	return "whoever is asked sees what it would do\n"
+}
+
+// outside says in a line what the tool can reach, nothing where that is nothing.
+func outside(c capability) string {
+	if len(c.Egress) == 0 {
+		return ""
+	}
+	return "reaches " + strings.Join(c.Egress, ", ") + "\n"
 }
 
 func indent(raw json.RawMessage) string {

@@ -22,9 +22,10 @@ const maxClientFile = 64 << 20
 // clientFile is a file of a client, opened so that nothing leads out of its directory.
 type clientFile struct {
 	root *os.Root
-	name string
+	name string // below root
 	text []byte // nil where there is no file
 	mode fs.FileMode
+	bare bool // nor a directory for it
 }
 
 func (f *clientFile) path() string { return filepath.Join(f.root.Name(), f.name) }
@@ -48,10 +49,21 @@ func openClientFile(dir, name string, mode fs.FileMode) (*clientFile, error) {
 }
 
 func (f *clientFile) read() error {
+	f.text, f.bare = nil, false
+	for dir := filepath.Dir(f.name); dir != "."; dir = filepath.Dir(dir) {
+		info, err := f.root.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			f.bare = true
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return &bailey.Error{Kind: bailey.Denied, Message: filepath.Join(f.root.Name(), dir) + " is no directory: nothing is written through links", Hint: "put a directory in its place"}
+		}
+	}
 	info, err := f.root.Lstat(f.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.text = nil
 		return nil
 	case err != nil:
 		return err
@@ -83,64 +95,84 @@ func (f *clientFile) write(text []byte, record func() error) error {
 		}
 		return record()
 	}
-	if text != nil {
-		return gateway.Replace(f.root, f.name, text, f.mode, first)
+	if text == nil {
+		if err := first(); err != nil {
+			return err
+		}
+		return f.root.Remove(f.name)
 	}
-	if err := first(); err != nil {
+	dir, err := f.directory()
+	if err != nil {
 		return err
 	}
-	return f.root.Remove(f.name)
+	defer dir.Close()
+	if err = gateway.Replace(dir, filepath.Base(f.name), text, f.mode, first); err != nil && f.bare {
+		f.root.Remove(filepath.Dir(f.name))
+	}
+	return err
 }
 
-// claudeCode writes or removes Claude Code's configuration.
-func (i *initial) claudeCode(ctx context.Context) (*change, error) {
-	f, err := i.claudeFile()
+// directory is the one that the file is in, made where it is not there.
+func (f *clientFile) directory() (*os.Root, error) {
+	perm := fs.FileMode(0o755)
+	if f.mode&0o077 == 0 {
+		perm = 0o700
+	}
+	if err := f.root.MkdirAll(filepath.Dir(f.name), perm); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Dir(f.path()) + " cannot be made", Hint: "look at the mode of the directory above it", Err: err}
+	}
+	return f.root.OpenRoot(filepath.Dir(f.name))
+}
+
+// configure is what init changes in one file of a client; nil is nothing.
+func (i *initial) configure(ctx context.Context, client agentClient, scope string, p place) (*change, error) {
+	f, err := p.open(scope, i.dir)
 	if err != nil {
 		return nil, err
 	}
-	c := configuration{Client: "claude-code", Scope: i.scope, File: f.path()}
+	c := configuration{Client: client.id, Scope: scope, File: f.path()}
 	var had configuration
 	if err := i.client.Look(ctx, gateway.Query{Verb: "configuration", Args: map[string]any{"file": c.File}}, &had); err != nil {
 		return nil, err
 	}
-	verb, note := configureEvent, "Claude Code starts bailey serve"
-	var now []byte
+	verb, note, now := configureEvent, client.name+" "+p.does, []byte(nil)
 	if i.undo {
-		verb, note, c.Command, c.Added = undoEvent, "Claude Code no longer starts bailey serve", had.Command, had.Added
-		if had.Added == "" {
-			return nil, &bailey.Error{Kind: bailey.NotFound, Message: "init wrote nothing into " + c.File + " that stands there still", Hint: "there is nothing to undo"}
+		verb, note, c.Command, c.Added = undoEvent, client.name+" "+p.undone, had.Command, had.Added
+		if had.Added == "" || had.Client != client.id || f.text == nil {
+			return nil, nil
 		}
-		now, err = removeServer(f.text, serverEntry(c.Command), c.Added)
+		if now, err = p.entry.remove(f.text, c.Command, c.Added.inFile()); errors.Is(err, bailey.NotFound) {
+			return nil, nil
+		}
 	} else {
 		if c.Command, err = ownCommand(); err != nil {
 			return nil, err
 		}
-		now, c.Added, err = addServer(f.text, serverEntry(c.Command))
+		now, c.Added, err = p.entry.add(f.text, c.Command)
+		if c.Added == addedFile && f.bare {
+			c.Added = addedDir
+		}
+		if scope == "project" && filepath.IsAbs(c.Command) {
+			note += "; it names a path of this machine: who shares the file shares that"
+		}
 	}
 	if err != nil {
 		return nil, about(c.File, err)
 	}
-	i.report.Claude = &claudeReport{Scope: i.scope, File: c.File, Command: c.Command, Configured: !i.undo}
+	i.report.Clients = append(i.report.Clients, clientReport{client.id, scope, c.File, c.Command, !i.undo})
 	if !i.undo && c.Added == "" {
 		return nil, nil
 	}
 	return &change{file: c.File, note: note, diff: difference(string(f.text), string(now)), make: func(ctx context.Context) error {
-		return f.write(now, func() error {
+		err := f.write(now, func() error {
 			args := map[string]any{"client": c.Client, "scope": c.Scope, "file": c.File, "command": c.Command, "added": string(c.Added)}
 			return act(ctx, i.client, i.op, verb, args, &configuration{})
 		})
+		if err == nil && now == nil && c.Added == addedDir {
+			f.root.Remove(filepath.Dir(f.name)) // it stays where something else is in it
+		}
+		return err
 	}}, nil
-}
-
-func (i *initial) claudeFile() (*clientFile, error) {
-	if i.scope == "project" {
-		return openClientFile(i.dir, ".mcp.json", 0o644)
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set HOME", Err: err}
-	}
-	return openClientFile(home, ".claude.json", 0o600)
 }
 
 // about gives an error the file that it is about.

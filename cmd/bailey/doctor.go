@@ -97,6 +97,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
+	found = append(found, examineAgents(tryAgents(ctx, newAgentStatus(nil), here, s.Running, true))...)
 	return findings{OK: !slices.ContainsFunc(found, func(f finding) bool { return f.State == missing }), Findings: found}, ctx.Err()
 }
 
@@ -146,7 +147,9 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 	}
 	var commands []string
 	for _, m := range catalog.All() {
-		commands = append(commands, m.Command)
+		if m.Command != "" { // what agents do by themselves has none
+			commands = append(commands, m.Command)
+		}
 	}
 	slices.Sort(commands)
 	for _, command := range slices.Compact(commands) {

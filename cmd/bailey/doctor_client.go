@@ -146,13 +146,7 @@ type server struct {
 // ours tells whether a server is this very program, started as an agent should: any other of its name is
 // somebody else's choice.
 func (s *server) ours() bool {
-	path, err := exec.LookPath(s.Command)
-	if err != nil || len(s.Args) != 1 || len(s.Env) > 0 {
-		return false
-	}
-	there, err := os.Stat(path)
-	here, err2 := statSelf()
-	return err == nil && err2 == nil && os.SameFile(there, here)
+	return len(s.Args) == 1 && len(s.Env) == 0 && isSelf(s.Command)
 }
 
 // configBytes bounds a file of Claude Code's: ~/.claude.json keeps history too and grows.
@@ -160,6 +154,15 @@ const configBytes = 32 << 20
 
 // serverIn returns the server in a configuration file that is Bailey, nil when there is none.
 func serverIn(file, here string) (*server, error) {
+	text, err := readConfig(file)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	return baileyIn(text, here)
+}
+
+// readConfig reads a file of a client's, nil where there is none.
+func readConfig(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -178,10 +181,7 @@ func serverIn(file, here string) (*server, error) {
 	if err == nil && len(text) > configBytes {
 		err = fmt.Errorf("it is over %d bytes", configBytes)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return baileyIn(text, here)
+	return text, err
 }
 
 // baileyIn reads the servers of the file itself and those of its project here.

@@ -15,6 +15,7 @@ func csvHeader() []string {
 	return strings.Fields(`receipt status decision started_at ended_at capability agent person roles organisation host session door client dir
 		unattended dry_run input input_bytes rules reason executed exit_code timed_out argv cwd paths env_names cage enforced layers plan_digest binary binary_digest
 		stdout_bytes stderr_bytes truncated redactions restored leases approval manifest_digest policy_digest
+		reaches egress
 		seq hash outcome_seq outcome_hash origin size`)
 }
 
@@ -30,6 +31,7 @@ func csvCells(r exported) []string {
 		r.Receipt, r.Status, o.Decision, in.StartedAt, o.EndedAt, in.Capability, in.Agent, in.Person, in.Roles, in.Organisation, in.Host, in.Session, in.Door, in.Client, in.Dir,
 		in.Unattended, in.DryRun, in.Input, in.InputBytes, o.Rules, o.Reason, o.Executed, o.ExitCode, o.TimedOut, o.Argv, o.Cwd, o.Paths, o.EnvNames, cage.Kind, cage.Enforced, cage.Layers, cage.PlanDigest, cage.Binary, cage.BinaryDigest,
 		o.StdoutBytes, o.StderrBytes, o.Truncated, o.Redactions, o.Restored, o.Leases, o.Approval, o.ManifestDigest, o.PolicyDigest,
+		o.Reaches, o.Egress,
 		r.Seq, r.Hash, r.OutcomeSeq, r.OutcomeHash, r.Origin, r.Size,
 	}
 	cells := make([]string, len(texts))

@@ -17,9 +17,6 @@ import (
 	"bailey/internal/redact"
 )
 
-// walkAround is what no configuration of this version changes.
-const walkAround = "this agent can walk around the gate: its own shell is not confined by this version"
-
 // initial is one init on its way: what was asked for, the changes that follow, and what is reported.
 type initial struct {
 	*app
@@ -27,26 +24,30 @@ type initial struct {
 	op     gateway.Operator
 	report initReport
 
-	dir, scope               string
-	named                    bool // dir was given in words
-	yes, apply, claude, undo bool
+	dir, scope       string // scope is "" where none was asked for
+	named            bool   // dir was given in words
+	yes, apply, undo bool
+	chosen           map[string]*bool // clients, by id
+	clients          []agentClient    // those chosen
 }
 
 // initReport is the answer, as JSON.
 type initReport struct {
-	OK         bool          `json:"ok"`
-	Changed    bool          `json:"changed"`
-	Home       string        `json:"home"`
-	Settings   string        `json:"settings,omitempty"`
-	Digest     string        `json:"digest,omitempty"`
-	Workspaces []string      `json:"workspaces,omitempty"`
-	Redaction  redact.Config `json:"redaction,omitzero"`
-	Claude     *claudeReport `json:"claudeCode,omitempty"`
-	Confined   bool          `json:"confined"`
-	Notice     string        `json:"notice,omitempty"`
+	OK         bool           `json:"ok"`
+	Changed    bool           `json:"changed"`
+	Home       string         `json:"home"`
+	Settings   string         `json:"settings,omitempty"`
+	Digest     string         `json:"digest,omitempty"`
+	Workspaces []string       `json:"workspaces,omitempty"`
+	Redaction  redact.Config  `json:"redaction,omitzero"`
+	Clients    []clientReport `json:"clients,omitempty"`
+	Confined   bool           `json:"confined"`         // never: what init writes confines nobody
+	Agents     []agentStatus  `json:"agents,omitempty"` // what holds each of them now
 }
 
-type claudeReport struct {
+// clientReport is one file of a client.
+type clientReport struct {
+	Client     string `json:"client"`
 	Scope      string `json:"scope"`
 	File       string `json:"file"`
 	Command    string `json:"command"`
@@ -68,8 +69,10 @@ func (a *app) initVerb() *cobra.Command {
 		Long: `Make DIR, or the current directory, a workspace of this home: from then on calls name paths in the
 home's workspaces and nowhere else. Shows what it will write, and asks.
 
-With --claude-code it also connects Claude Code, by the project's .mcp.json; with --scope user by
-~/.claude.json, and then without a workspace unless DIR is given. --undo takes exactly that
+With --claude-code it also connects Claude Code: the MCP server in the project's .mcp.json, and in its
+.claude/settings.local.json, which is nobody else's, the hook that asks Bailey before each use of a tool. --cursor,
+--codex and --opencode write the MCP server into the file that each of these reads. With --scope user, which is
+Codex's own, it is the user's file, and then without a workspace unless DIR is given. --undo takes exactly that
 configuration away again; workspaces stay.
 
 With --apply it puts a settings.yaml to use that was changed by hand.
@@ -77,20 +80,23 @@ With --apply it puts a settings.yaml to use that was changed by hand.
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return i.run(cmd.Context(), cmd.Flags().Changed("scope"), args)
+			return i.run(cmd.Context(), args)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&i.yes, "yes", false, "do not ask")
 	f.BoolVar(&i.apply, "apply", false, "apply a settings.yaml that was changed by hand")
-	f.BoolVar(&i.claude, "claude-code", false, "write the MCP configuration of Claude Code")
-	f.BoolVar(&i.undo, "undo", false, "with --claude-code: remove what it wrote")
-	f.StringVar(&i.scope, "scope", "project", "with --claude-code: `project or user`")
+	i.chosen = map[string]*bool{}
+	for _, c := range agentClients() {
+		i.chosen[c.id] = f.Bool(c.id, false, "write the configuration of "+c.name)
+	}
+	f.BoolVar(&i.undo, "undo", false, "with a client: remove what init wrote")
+	f.StringVar(&i.scope, "scope", "", "with a client: `project or user`")
 	return cmd
 }
 
-func (i *initial) run(ctx context.Context, scoped bool, args []string) (err error) {
-	if err := i.fit(scoped, args); err != nil {
+func (i *initial) run(ctx context.Context, args []string) (err error) {
+	if err := i.fit(args); err != nil {
 		return err
 	}
 	if i.op, err = i.operator("init", i.yes); err != nil {
@@ -108,6 +114,11 @@ func (i *initial) run(ctx context.Context, scoped bool, args []string) (err erro
 	if err != nil {
 		return err
 	}
+	if !i.undo {
+		for _, c := range i.clients {
+			i.report.Agents = append(i.report.Agents, tryAgent(ctx, c, i.dir, true))
+		}
+	}
 	return i.say()
 }
 
@@ -115,16 +126,24 @@ func (i *initial) run(ctx context.Context, scoped bool, args []string) (err erro
 var errMeanwhile = errors.New("it changed meanwhile")
 
 // fit reads the words and refuses those that do not go together.
-func (i *initial) fit(scoped bool, args []string) (err error) {
-	wrong := ""
+func (i *initial) fit(args []string) (err error) {
+	var flags []string
+	i.clients = nil
+	for _, c := range agentClients() {
+		flags = append(flags, "--"+c.id)
+		if *i.chosen[c.id] {
+			i.clients = append(i.clients, c)
+		}
+	}
+	wrong, none := "", len(i.clients) == 0
 	switch {
-	case i.undo && !i.claude:
-		wrong = "--undo goes with --claude-code"
-	case scoped && !i.claude:
-		wrong = "--scope goes with --claude-code"
-	case i.scope != "project" && i.scope != "user":
+	case i.undo && none:
+		wrong = "--undo goes with one of " + strings.Join(flags, ", ")
+	case i.scope != "" && none:
+		wrong = "--scope goes with one of " + strings.Join(flags, ", ")
+	case !slices.Contains([]string{"", "project", "user"}, i.scope):
 		wrong = fmt.Sprintf("the scope is project or user, not %q", i.scope)
-	case i.apply && (i.claude || len(args) > 0):
+	case i.apply && (!none || len(args) > 0):
 		wrong = "--apply stands alone"
 	}
 	if wrong != "" {
@@ -165,14 +184,22 @@ func (i *initial) once(ctx context.Context) error {
 
 func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 	steps := []func(context.Context) (*change, error){}
+	ofProject := len(i.clients) == 0 || i.named
+	for _, c := range i.clients {
+		scope, err := c.scope(i.scope)
+		if err != nil {
+			return nil, err
+		}
+		ofProject = ofProject || scope == "project"
+		for _, p := range c.scopes[scope] {
+			steps = append(steps, func(ctx context.Context) (*change, error) { return i.configure(ctx, c, scope, p) })
+		}
+	}
 	switch {
 	case i.apply:
 		steps = append(steps, i.applied)
-	case !i.undo && (i.named || !i.claude || i.scope == "project"):
-		steps = append(steps, i.workspace)
-	}
-	if i.claude {
-		steps = append(steps, i.claudeCode)
+	case !i.undo && ofProject:
+		steps = slices.Insert(steps, 0, i.workspace)
 	}
 	for _, step := range steps {
 		c, err := step(ctx)
@@ -182,6 +209,9 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 		if c != nil {
 			list = append(list, c)
 		}
+	}
+	if i.undo && len(list) == 0 {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "init wrote nothing for this that stands there still", Hint: "there is nothing to undo"}
 	}
 	return list, nil
 }
@@ -241,7 +271,7 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 	diff := difference(listed(st.Applied.Workspaces), listed(st.Workspaces)) +
 		difference(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + loosened(st.Applied.Redaction, st.Redaction) +
 		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
-		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify)
+		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network)
 	return &change{file: st.File, note: note, diff: diff,
 		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
 }
@@ -268,9 +298,6 @@ func (i *initial) holds(a gateway.Applied) {
 
 // say reports what was done, and what it is not.
 func (i *initial) say() error {
-	if i.claude && !i.undo {
-		i.report.Notice = walkAround
-	}
 	if i.json {
 		return i.print(i.report)
 	}
@@ -286,16 +313,29 @@ func (i *initial) say() error {
 			fmt.Fprintf(i.stdout, "redaction: %s; it holds from the next session on\n", words)
 		}
 	}
-	if c := i.report.Claude; c != nil && c.Configured {
-		fmt.Fprintf(i.stdout, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected\n", visible(c.File))
-		if os.Getenv("BAILEY_HOME") != "" {
-			fmt.Fprintln(i.stdout, "BAILEY_HOME is set here: Claude Code has to be started with the same")
-		}
-	} else if c != nil {
-		fmt.Fprintln(i.stdout, "Claude Code no longer finds Bailey by "+visible(c.File)+"; workspaces stay")
+	for _, c := range i.clients {
+		i.sayClient(c)
 	}
-	if i.report.Notice != "" {
-		fmt.Fprintln(i.stdout, i.report.Notice)
+	for _, a := range i.report.Agents {
+		fmt.Fprintf(i.stdout, "%s: %s\n", a.Agent, visible(a.Words))
 	}
 	return nil
+}
+
+// sayClient says what a person does next.
+func (i *initial) sayClient(c agentClient) {
+	for _, r := range i.report.Clients {
+		switch {
+		case r.Client != c.id:
+			continue
+		case !r.Configured:
+			fmt.Fprintf(i.stdout, "%s no longer finds Bailey by %s; workspaces stay\n", c.name, visible(r.File))
+			continue
+		}
+		fmt.Fprintf(i.stdout, c.finds+"\n", visible(r.File))
+		if os.Getenv("BAILEY_HOME") != "" {
+			fmt.Fprintf(i.stdout, "BAILEY_HOME is set here: %s has to be started with the same\n", c.name)
+		}
+		return
+	}
 }

@@ -43,6 +43,7 @@ var layerWords = map[string]string{
 	"proc-private":  "a /proc that shows the cage alone",
 	"binds-noexec":  "what the call names, nothing in it can run",
 	"masks":         "secrets below what is shown, covered",
+	"kept":          "what may not change in a place that is written",
 	"keyring":       "no key of yours",
 	"rlimits":       "bounded tasks, memory and files",
 	"cgroup":        "bounded memory, tasks and processor, all together",

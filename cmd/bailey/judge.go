@@ -15,7 +15,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
-	"bailey/internal/hooked"
+	"bailey/internal/judge"
 	"bailey/pack"
 )
 
@@ -40,7 +40,7 @@ said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooke
 func (a *app) judgeClaude(ctx context.Context) error {
 	v, err := a.judged(ctx)
 	if err != nil {
-		v = hooked.Verdict{Reason: "Bailey: " + err.Error()}
+		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
 		if hint := bailey.HintOf(err); hint != "" {
 			v.Reason += "; " + hint
 		}
@@ -52,7 +52,7 @@ func (a *app) judgeClaude(ctx context.Context) error {
 	return nil
 }
 
-func (a *app) judged(ctx context.Context) (v hooked.Verdict, err error) {
+func (a *app) judged(ctx context.Context) (v judge.Verdict, err error) {
 	e, err := readEvent(a.stdin)
 	if err != nil {
 		return v, err
@@ -75,9 +75,9 @@ func (a *app) judged(ctx context.Context) (v hooked.Verdict, err error) {
 
 // readEvent reads a PreToolUse event. Keys that nobody here knows are left alone: Claude Code adds some. Of the tool's input it
 // keeps what is looked at, and that has to be text.
-func readEvent(r io.Reader) (e hooked.Event, err error) {
-	bad := func(why string) (hooked.Event, error) {
-		return hooked.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
+func readEvent(r io.Reader) (e judge.Event, err error) {
+	bad := func(why string) (judge.Event, error) {
+		return judge.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
 			Hint: "Claude Code and bailey may not fit each other; bailey doctor says more"}
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
@@ -109,7 +109,7 @@ func readEvent(r io.Reader) (e hooked.Event, err error) {
 		return bad("lacks the tool or the directory")
 	}
 	e.Input = map[string]string{}
-	for _, key := range hooked.Inputs {
+	for _, key := range judge.Inputs {
 		var v *string
 		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
 			return bad("has a " + key + " that is no text")
@@ -122,7 +122,7 @@ func readEvent(r io.Reader) (e hooked.Event, err error) {
 }
 
 // claudeAnswer is a verdict as Claude Code reads it. An empty object leaves the decision to its own rules.
-func claudeAnswer(v hooked.Verdict) any {
+func claudeAnswer(v judge.Verdict) any {
 	if v.Silent {
 		return struct{}{}
 	}
@@ -138,15 +138,15 @@ func claudeAnswer(v hooked.Verdict) any {
 
 // judge decides what an agent asks about: each part of it is a call, with its own receipt.
 func (s *stack) judge(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
-	e := hooked.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
+	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
 	input, _ := q.Args["input"].(map[string]any)
-	for _, key := range hooked.Inputs {
+	for _, key := range judge.Inputs {
 		e.Input[key] = text(input, key)
 	}
 	return s.hook.Judge(ctx, from, e), nil
 }
 
-func (s *stack) hooked() hooked.Config {
+func (s *stack) judging() judge.Config {
 	home, _ := os.UserHomeDir() // without one ~ is no literal
 	homes := gateway.Homes()
 	masks := gateway.Masks(s.home, homes)
@@ -160,5 +160,5 @@ func (s *stack) hooked() hooked.Config {
 	for _, m := range s.catalog.All() {
 		door[strings.ReplaceAll(string(m.ID), ".", "_")] = m.Isolation != pack.Agent
 	}
-	return hooked.Config{Do: s.limit.Do, Catalog: s.catalog.All, Ours: func(tool string) bool { return door[tool] }, Home: home, Masks: masks}
+	return judge.Config{Do: s.limit.Do, Catalog: s.catalog.All, Ours: func(tool string) bool { return door[tool] }, Home: home, Masks: masks}
 }

@@ -31,6 +31,7 @@ const (
 	pastInput     = "its arguments do not fit the manifest of today"
 	pastSecret    = "its arguments are hidden, and do not pass the check of the manifest so"
 	pastPaths     = "its paths do not fit the manifest of today"
+	pastEgress    = "the receipt lacks a place that the manifest of today reaches"
 	pastCage      = "its receipt names no cage"
 	otherManifest = "its manifest is another today"
 )
@@ -68,6 +69,9 @@ func (h historian) past(r ledger.Record) policy.Past {
 	}
 	if p.Unknown = h.input(&p, m, in); p.Unknown == "" {
 		p.Unknown = places(&p, m, o.Paths)
+	}
+	if p.Unknown == "" {
+		p.Unknown = reached(&p, m, o.Reaches)
 	}
 	return p
 }
@@ -173,6 +177,20 @@ func places(p *policy.Past, m *pack.Capability, opened []string) string {
 		if strings.Contains(path, token) && !slices.Contains(p.Hidden, "paths") {
 			p.Hidden = append(p.Hidden, "paths")
 		}
+	}
+	return ""
+}
+
+// reached takes from the receipt what the tool could reach, and wants all of it there that the manifest names.
+func reached(p *policy.Past, m *pack.Capability, reaches []string) string {
+	hidden := slices.ContainsFunc(reaches, func(place string) bool { return strings.Contains(place, token) })
+	if p.Request.Egress = reaches; hidden {
+		p.Hidden = append(p.Hidden, "egress")
+		return ""
+	}
+	wanted, err := m.Egress(p.Request.Input)
+	if err != nil || slices.ContainsFunc(wanted, func(place string) bool { return !slices.Contains(reaches, place) }) {
+		return pastEgress
 	}
 	return ""
 }

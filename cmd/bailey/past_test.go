@@ -118,6 +118,13 @@ func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
 		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Restored = []string{"PASSWORD"} }, policy.Past{Was: bailey.Allow, Hidden: []string{"input"}}},
 		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Cwd = "/w/[REDACTED_IPV4_1]" }, policy.Past{Was: bailey.Allow, Hidden: []string{"dir"}}},
 		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Paths = []string{"/w"} }, policy.Past{Was: bailey.Allow, Unknown: pastPaths}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Reaches = []string{"[REDACTED_IPV4_1]:443"} }, policy.Past{Was: bailey.Allow, Hidden: []string{"egress"}}},
+		{func(i *bailey.Intent, o *bailey.Outcome) {
+			i.Capability, i.Input, o.Reaches = "http.get", json.RawMessage(`{"url":"https://a.example/"}`), []string{"b.example:443"}
+		}, policy.Past{Was: bailey.Allow, Marks: []string{otherManifest}, Unknown: pastEgress}},
+		{func(i *bailey.Intent, o *bailey.Outcome) {
+			i.Capability, i.Input, o.Reaches = "http.get", json.RawMessage(`{"url":"https://a.example/"}`), []string{"a.example:443", "b.example:443"}
+		}, policy.Past{Was: bailey.Allow, Marks: []string{otherManifest}}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) {
 			i.Capability, i.Input = "git.status", json.RawMessage(`{"repo":"."}`)
 		}, policy.Past{Was: bailey.Allow, Marks: []string{otherManifest}, Unknown: pastPaths}},

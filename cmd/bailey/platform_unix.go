@@ -51,3 +51,8 @@ func cpuTime() time.Duration {
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// managedDirs are where whoever runs a machine keeps settings of Claude Code's: Linux, macOS.
+func managedDirs() []string {
+	return []string{"/etc/claude-code", "/Library/Application Support/ClaudeCode"}
+}

@@ -55,3 +55,6 @@ func cpuTime() time.Duration {
 	ticks := func(t syscall.Filetime) int64 { return int64(t.HighDateTime)<<32 + int64(t.LowDateTime) }
 	return time.Duration(ticks(kernel)+ticks(user)) * 100
 }
+
+// managedDirs are where whoever runs a machine keeps settings of Claude Code's.
+func managedDirs() []string { return []string{`C:\Program Files\ClaudeCode`} }

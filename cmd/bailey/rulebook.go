@@ -152,13 +152,17 @@ func loadPolicy(f policyFiles, catalog *pack.Catalog, acts []policy.Action) (e e
 
 // fitting checks the input of a test as that of a call is.
 func fitting(catalog *pack.Catalog) policy.Fit {
-	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, error) {
+	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, []string, error) {
 		m, err := catalog.Lookup(id)
 		if err != nil {
-			return nil, false, err
+			return nil, false, nil, err
 		}
 		typed, err := m.Check(input, false)
-		return typed, slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write }), err
+		if err != nil {
+			return nil, false, nil, err
+		}
+		egress, err := m.Egress(typed)
+		return typed, slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write }), egress, err
 	}
 }
 

@@ -96,6 +96,11 @@ func (a *app) report(r gateway.Reply) error {
 	if r.Cage != nil && r.Cage.Lesser != "" && r.Executed && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, r.Cage.Lesser)
 	}
+	if !a.json {
+		for _, line := range r.Refused {
+			fmt.Fprintf(a.stderr, "bailey: refused on the way out: %s\n", shown(line))
+		}
+	}
 	if r.Result != nil && r.Result.Truncated && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -78,32 +77,41 @@ type cageStatus struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// agentStatus says what holds an agent itself, as opposed to its calls.
-type agentStatus struct {
-	Agent string `json:"agent"`
-	State string `json:"state"` // confined, hooked, open
-	Words string `json:"words"`
+const (
+	noGateway = "no gateway is running; the next call starts one"
+	walled    = "none can be reached from inside of a wall, but for calls"
+)
+
+// stopped is a status without a gateway.
+func stopped(home gateway.Home, hint string) status {
+	return status{Home: string(home), Hint: hint, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}
 }
-
-// walksAround is said of every agent while there is neither a wall nor a hook.
-const walksAround = "this agent can walk around the gate: in this version nothing confines the agent itself, " +
-	"and what it does with tools of its own leaves no receipt"
-
-const noGateway = "no gateway is running; the next call starts one"
 
 func (a *app) statusVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "What is running, what it stands on, and what is not confined", Args: cobra.NoArgs,
 		Long: `Show the gateway with its live calls and sessions, the ledger, the cage that calls get, and what holds the
-agents. It is a look: it starts no gateway and leaves nothing behind.`,
+agents: confined, hooked, or able to walk around the gate. That is found out by trying. It is a look: it starts no
+gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := gateway.FindHome()
 			if err != nil {
 				return err
 			}
-			s, err := askStatus(cmd.Context(), home, statusPatience)
+			here, err := os.Getwd()
 			if err != nil {
+				return err
+			}
+			s, err := askStatus(cmd.Context(), home, statusPatience)
+			if err != nil && !errors.Is(err, gateway.ErrUnreachable) {
+				return err
+			}
+			if err != nil {
+				s = stopped(home, walled)
+			}
+			s.Agents = tryAgents(cmd.Context(), s.Agents, here, s.Running, false)
+			if err != nil && s.Agents[0].State != confined && os.Getenv(callsVariable) == "" {
 				return err
 			}
 			if a.json {
@@ -125,7 +133,7 @@ func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (
 	err := (&gateway.Client{Home: home}).Look(bounded, gateway.Query{Verb: "status"}, &s)
 	switch {
 	case errors.Is(err, gateway.ErrUnreachable) && nobodyListens(err):
-		return status{Home: string(home), Hint: noGateway, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}, nil
+		return stopped(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
 			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}
@@ -199,20 +207,6 @@ func newCageStatus(layers []jail.Layer) *cageStatus {
 	return c
 }
 
-// newAgentStatus has a line for each agent that is connected, and always one for who uses the command line.
-func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
-	names := []string{"local"}
-	for _, s := range sessions {
-		names = append(names, s.Agent)
-	}
-	slices.Sort(names)
-	var agents []agentStatus
-	for _, name := range slices.Compact(names) {
-		agents = append(agents, agentStatus{Agent: name, State: "open", Words: walksAround})
-	}
-	return agents
-}
-
 func withHint(err error) string {
 	if hint := bailey.HintOf(err); hint != "" {
 		return err.Error() + "; " + hint
@@ -230,7 +224,10 @@ func (s status) words(out io.Writer) error {
 		line("gateway", "%s", s.Hint)
 	}
 	for _, agent := range s.Agents {
-		line("agent", "%s: %s", cell(agent.Agent), agent.Words)
+		line("agent", "%s: %s", cell(agent.Agent), shown(agent.Words))
+		if agent.Cure != "" {
+			line("", "→ %s", shown(agent.Cure))
+		}
 	}
 	if s.Workspace != "" {
 		line("here", "%s", shown(s.Workspace))

@@ -20,8 +20,8 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
-	"bailey/internal/hooked"
 	"bailey/internal/jail"
+	"bailey/internal/judge"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
@@ -55,7 +55,7 @@ type stack struct {
 	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
 	desk       *desk
-	hook       hooked.Config
+	hook       judge.Config
 	live       gateway.Live
 	sessions   *gateway.Sessions
 	meter      gateway.Meter
@@ -90,7 +90,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	}
 	s.holdBudgets()
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
-	s.hook = s.hooked()
+	s.hook = s.judging()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
@@ -162,7 +162,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
-		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: gate.NoEgress{}, Redactor: s.redaction,
+		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
 	})

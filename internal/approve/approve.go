@@ -306,7 +306,7 @@ func forget(q *bailey.Question) {
 
 func clone(q bailey.Question) bailey.Question {
 	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
-	q.Files, q.Leases, q.Preview.Argv = slices.Clone(q.Files), slices.Clone(q.Leases), slices.Clone(q.Preview.Argv)
+	q.Files, q.Leases, q.Egress, q.Preview.Argv = slices.Clone(q.Files), slices.Clone(q.Leases), slices.Clone(q.Egress), slices.Clone(q.Preview.Argv)
 	return q
 }
 

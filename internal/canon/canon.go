@@ -68,6 +68,11 @@ func (w *writer) line(word string, fields ...any) {
 			w.WriteString(string(f))
 		case string:
 			w.WriteString(quote(f))
+		case []string:
+			w.WriteString(strconv.Itoa(len(f)))
+			for _, s := range f {
+				w.WriteString(" " + quote(s))
+			}
 		case bailey.Secret:
 			w.committed(f)
 		case bailey.Shown:
@@ -121,8 +126,15 @@ func (w *writer) question(q bailey.Question) {
 	w.list("argv", len(q.Argv), func(i int) { w.line("argument", q.Argv[i]) })
 	w.list("leases", len(q.Leases), func(i int) {
 		l := q.Leases[i]
-		w.line("lease", l.Name, l.Env, l.Adapter, l.Scope, bare("ttl"), int64(l.TTL/time.Second))
+		fields := []any{l.Name, l.Env, l.Adapter, l.Scope, bare("ttl"), int64(l.TTL / time.Second)}
+		if in := l.Inject; in != nil {
+			fields = append(fields, bare("inject"), in.To, bare("headers"), in.Headers, bare("query"), in.Query)
+		}
+		w.line("lease", fields...)
 	})
+	if len(q.Egress) > 0 {
+		w.list("egress", len(q.Egress), func(i int) { w.line("reaches", q.Egress[i]) })
+	}
 	w.rules(q.Rules)
 	w.line("nonce", q.Nonce)
 	w.line("asked", stamp(q.AskedAt))

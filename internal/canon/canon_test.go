@@ -2,7 +2,9 @@ package canon
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,28 @@ func full() bailey.Question {
 		Rules: []bailey.Rule{{ID: "main", Digest: "0d", Reason: `push to "main"`, Role: "sre", Level: bailey.SignedTouch, Count: 2, TTL: 10 * time.Minute}},
 		Nonce: "00ff", AskedAt: time.Unix(1, 5e8), Expires: time.Unix(601, 5e8), Until: time.Unix(1201, 5e8),
 	}
+}
+
+// outward is the same of a call that reaches something, with a credential that its tool has not.
+func outward() bailey.Question {
+	q := full()
+	q.Leases[0].Inject = &bailey.InjectWant{To: []string{"a.example:443", "*.b.example:443"}, Headers: []string{"Authorization"}}
+	q.Egress = []string{"*.b.example:443", "a.example:443 private"}
+	return q
+}
+
+// What such a question says beside what every question does.
+func ExampleText() {
+	for line := range strings.Lines(text(outward(), []byte("key"))) {
+		if !strings.Contains(text(full(), []byte("key")), line) {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// lease "token" "GH_TOKEN" "env" "GH_TOKEN" ttl 900 inject 2 "a.example:443" "*.b.example:443" headers 1 "Authorization" query 0
+	// egress 2
+	// reaches "*.b.example:443"
+	// reaches "a.example:443 private"
 }
 
 // The text of a question, byte for byte, with the key "key".
@@ -105,7 +129,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-var field = `(?:[0-9]+|[0-9a-f]{64}|role|level|count|ttl|reason|"(?:[ !#-\[\]-~]|\\["\\]|\\[ux]\{[0-9a-f]+\})*")`
+var field = `(?:[0-9]+|[0-9a-f]{64}|role|level|count|ttl|reason|inject|headers|query|"(?:[ !#-\[\]-~]|\\["\\]|\\[ux]\{[0-9a-f]+\})*")`
 
 // wellFormed wants lines of a word and fields, as the package comment has them.
 func wellFormed(t *testing.T, text string) {
@@ -139,6 +163,9 @@ func TestParse(t *testing.T) {
 		!q.Expires.Equal(full().Expires) {
 		t.Errorf("%+v", q)
 	}
+	if q := readBack(t, text(outward(), nil)); !reflect.DeepEqual(q.Leases, outward().Leases) || !slices.Equal(q.Egress, outward().Egress) {
+		t.Errorf("%+v, %q", q.Leases, q.Egress)
+	}
 	g := bailey.Grant{ID: "g-1", Capability: "git.push", Principal: bailey.Principal{Agent: "a", Person: "p"}, Rules: full().Rules, Nonce: "0a", Given: time.Unix(1, 0), Until: time.Unix(3601, 0)}
 	if got, err := ParseGrant(GrantText(g)); err != nil || got.ID != "g-1" || got.Rules[0] != g.Rules[0] || !got.Until.Equal(g.Until) {
 		t.Errorf("%+v, %v", got, err)
@@ -156,7 +183,9 @@ func TestOneForm(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "x", whole + "\n", whole + whole, whole[:len(whole)-1], strings.Replace(whole, "roles 1", "roles 01", 1), strings.Replace(whole, "roles 1", "roles 999999999", 1),
+	out := text(outward(), nil)
+	for _, bad := range []string{strings.Replace(whole, "rules 1", "egress 0\nrules 1", 1), strings.Replace(out, "inject 2", "inject 3", 1), strings.Replace(out, "inject 2", "inject 999999999999", 1),
+		strings.Replace(out, "inject 2", "inject 1", 1), strings.Replace(out, " query 0", "", 1), strings.Replace(out, "egress 2", "egress 1", 1), "", "x", whole + "\n", whole + whole, whole[:len(whole)-1], strings.Replace(whole, "roles 1", "roles 01", 1), strings.Replace(whole, "roles 1", "roles 999999999", 1),
 		strings.Replace(whole, "\"local\"", "\"\\u{6c}ocal\"", 1), strings.Replace(whole, "role ", "role  ", 1), strings.Replace(whole, "size", "size ", 1) + " ", strings.Replace(whole, "Z\"", "+00:00\"", 1),
 		strings.Replace(whole, "\"00ff\"", "\"00ff\" \"x\"", 1), strings.Repeat("a", MaxText+1)} {
 		if _, err := Parse(bad); err == nil || bailey.HintOf(err) == "" {
@@ -168,6 +197,7 @@ func TestOneForm(t *testing.T) {
 // FuzzParse: whatever is read is written again as it was.
 func FuzzParse(f *testing.F) {
 	f.Add(text(full(), nil))
+	f.Add(text(outward(), nil))
 	f.Add(GrantText(bailey.Grant{ID: "g-1"}))
 	f.Fuzz(func(t *testing.T, s string) {
 		Parse(s)
@@ -239,7 +269,9 @@ func TestEverythingIsBound(t *testing.T) {
 		"preview": func(q *bailey.Question) { q.Preview.Argv[1] = plain("diff") }, "no preview": func(q *bailey.Question) { q.Preview = bailey.Preview{} },
 		"what it showed": func(q *bailey.Question) { q.Preview.Output = secret("one commit\n", "another\n") },
 		"lease":          func(q *bailey.Question) { q.Leases[0].Name = "x" }, "variable of a lease": func(q *bailey.Question) { q.Leases[0].Env = "X" },
-		"adapter": func(q *bailey.Question) { q.Leases[0].Adapter = "file" }, "scope": func(q *bailey.Question) { q.Leases[0].Scope = "x" },
+		"egress":   func(q *bailey.Question) { q.Egress = []string{"a.example:443"} },
+		"injected": func(q *bailey.Question) { q.Leases[0].Inject = &bailey.InjectWant{} },
+		"adapter":  func(q *bailey.Question) { q.Leases[0].Adapter = "file" }, "scope": func(q *bailey.Question) { q.Leases[0].Scope = "x" },
 		"time of a lease": func(q *bailey.Question) { q.Leases[0].TTL = time.Hour }, "no lease": func(q *bailey.Question) { q.Leases = nil },
 		"level":  func(q *bailey.Question) { q.Rules[0].Level = bailey.Local },
 		"binary": func(q *bailey.Question) { q.Binary = plain("/bin/git") }, "binary digest": func(q *bailey.Question) { q.BinaryDigest = "1b" },
@@ -254,6 +286,20 @@ func TestEverythingIsBound(t *testing.T) {
 		"until": func(q *bailey.Question) { q.Until = q.Until.Add(1) },
 	} {
 		q := full()
+		if change(&q); text(q, nil) == base {
+			t.Errorf("%s is not bound", name)
+		}
+	}
+	base = text(outward(), nil)
+	for name, change := range map[string]func(*bailey.Question){
+		"where it goes":   func(q *bailey.Question) { q.Leases[0].Inject.To[0] = "x.example:443" },
+		"how it goes":     func(q *bailey.Question) { q.Leases[0].Inject.Headers = []string{"X-Key"} },
+		"header, query":   func(q *bailey.Question) { i := q.Leases[0].Inject; i.Headers, i.Query = i.Query, i.Headers },
+		"not injected":    func(q *bailey.Question) { q.Leases[0].Inject = nil },
+		"a flag of it":    func(q *bailey.Question) { q.Egress[1] = "a.example:443" },
+		"reached nothing": func(q *bailey.Question) { q.Egress = nil },
+	} {
+		q := outward()
 		if change(&q); text(q, nil) == base {
 			t.Errorf("%s is not bound", name)
 		}

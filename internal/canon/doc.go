@@ -28,7 +28,9 @@
 //	cage "KIND" COMMITMENT "DIGEST OF ITS PLAN"
 //	environment N, then N lines: name "NAME"
 //	argv N, then N lines: argument COMMITMENT "TEXT"
-//	leases N, then N lines: lease "NAME" "ENV" "ADAPTER" "SCOPE" ttl SECONDS
+//	leases N, then N lines: lease "NAME" "ENV" "ADAPTER" "SCOPE" ttl SECONDS, and of one that the tool has a
+//	  placeholder of, behind that: inject N "PLACE" … headers N "NAME" … query N "NAME" …
+//	egress N, then N lines: reaches "PLACE AND FLAGS"; there is no such line where the tool reaches nothing
 //	rules N, then N lines: rule "ID" "DIGEST" role "ROLE" level "LEVEL" count COUNT ttl SECONDS reason "REASON"
 //	nonce "32 HEXADECIMAL DIGITS"
 //	asked "TIME"

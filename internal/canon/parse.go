@@ -138,6 +138,14 @@ func (r *reader) int() int64 {
 	return n
 }
 
+// strings reads how many there are, and each.
+func (r *reader) strings() (list []string) {
+	for n := r.int(); n > 0 && r.err == nil; n-- {
+		list = append(list, r.string())
+	}
+	return list
+}
+
 // word skips a word inside a line.
 func (r *reader) word(w string) {
 	if r.next() != w {
@@ -228,8 +236,19 @@ func (r *reader) question() (q bailey.Question) {
 		l := bailey.LeaseScope{Name: r.string(), Env: r.string(), Adapter: r.string(), Scope: r.string()}
 		r.word("ttl")
 		l.TTL = time.Duration(r.int()) * time.Second
+		if len(r.fields) > 0 {
+			r.word("inject")
+			l.Inject = &bailey.InjectWant{To: r.strings()}
+			r.word("headers")
+			l.Inject.Headers = r.strings()
+			r.word("query")
+			l.Inject.Query = r.strings()
+		}
 		q.Leases = append(q.Leases, l)
 	})
+	if strings.HasPrefix(r.rest, "egress ") {
+		r.list("egress", func() { q.Egress = append(q.Egress, r.text("reaches")) })
+	}
 	q.Rules = r.rules()
 	q.Nonce = r.text("nonce")
 	q.AskedAt, q.Expires, q.Until = r.time("asked"), r.time("expires"), r.time("until")

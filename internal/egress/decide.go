@@ -14,14 +14,12 @@ import (
 // Endpoint is one entry of an allowlist.
 type Endpoint = bailey.Endpoint
 
-// ParseEndpoint reads host:port, as a manifest or a profile has it.
+// ParseEndpoint reads host:port, as a manifest or a profile has it, and refuses what could never hold.
 func ParseEndpoint(s string) (Endpoint, error) {
-	host, port, ok := splitPort(s)
-	if !ok {
-		return Endpoint{}, invalid(fmt.Sprintf("egress %s is not host:port", shown(s)), "write example.com:443, *.example.com:443 or an address and a port")
+	e, err := bailey.ParseEndpoint(s)
+	if err == nil {
+		_, err = newEntry(e)
 	}
-	e := Endpoint{Host: strings.Trim(host, "[]"), Port: int(port)}
-	_, err := newEntry(e)
 	return e, err
 }
 
@@ -88,7 +86,7 @@ func (e *entry) fault() error {
 	case never || slices.Contains(metadataNames, e.name):
 		return invalid("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
 	case what != "" && !e.Private:
-		return invalid(fmt.Sprintf("egress %s is %s", e, what), "a profile may say private: true for it")
+		return invalid(fmt.Sprintf("egress %s is %s", e, what), "settings.yaml may say private: true for it, under network")
 	case e.Plain && e.Inspect:
 		return invalid("egress "+e.String()+" is both plain and inspected", "leave one of them")
 	}
@@ -170,7 +168,7 @@ func judge(t Target, e *entry, a netip.Addr) *Refusal {
 	case never:
 		return denied(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
 	case what != "" && !e.Private:
-		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "a profile may say private: true for "+e.String())
+		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil
 }

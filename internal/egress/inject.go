@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -15,11 +14,8 @@ import (
 	"bailey"
 )
 
-// Injection is a secret that the cage has a placeholder of, made by [NewPlaceholder].
+// Injection is a secret that the cage has a placeholder of, made by [bailey.NewPlaceholder].
 type Injection = bailey.Injection
-
-// NewPlaceholder is a word that stands in nothing else.
-func NewPlaceholder() string { return "bailey-placeholder-" + strings.ToLower(rand.Text()) }
 
 const minPlaceholder = 16
 

@@ -154,7 +154,7 @@ func TestInjectionsRefused(t *testing.T) {
 	if _, err := New(Config{Allow: allow("api.example.com:443"), Inject: []Injection{good, good}}); err == nil {
 		t.Error("two secrets have one placeholder")
 	}
-	if a, b := NewPlaceholder(), NewPlaceholder(); a == b || len(a) < 40 {
+	if a, b := bailey.NewPlaceholder(), bailey.NewPlaceholder(); a == b || len(a) < 40 {
 		t.Errorf("placeholders %s, %s", a, b)
 	}
 }

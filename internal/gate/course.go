@@ -52,6 +52,8 @@ type course struct {
 	lease    bailey.Lease
 	inject   []bailey.Injection // of what was lent as placeholders
 	way      bailey.Way         // out of the cage; nil where it has no network
+	egress   *bailey.EgressReport
+	refused  []string // of it, a line each
 
 	executed       bool
 	exit           bailey.Exit
@@ -171,11 +173,7 @@ func (c *course) request() bailey.Request {
 		r.Paths[p.Input] = p.Path
 		r.Writes = r.Writes || p.Write
 	}
-	if c.job.Network != nil {
-		for _, e := range c.job.Network.Endpoints {
-			r.Egress = append(r.Egress, e.String())
-		}
-	}
+	r.Egress = c.reaches(bailey.Endpoint.String)
 	return r
 }
 
@@ -227,8 +225,12 @@ func (c *course) approve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.scopes, err = c.Lender.Scope(ctx, c.manifest.Wants()); err != nil {
+	wants := c.manifest.Wants()
+	if c.scopes, err = c.Lender.Scope(ctx, wants); err != nil {
 		return err
+	}
+	for i := range c.scopes {
+		c.scopes[i].Inject = wants[i].Inject
 	}
 	q := c.question()
 	c.approval = q.ID
@@ -317,8 +319,9 @@ func (c *course) within(ctx context.Context) (_ context.Context, more func(n int
 }
 
 func (c *course) lend(ctx context.Context) error {
+	wants := c.manifest.Wants()
 	lease, err := c.Lender.Lend(ctx, bailey.Loan{
-		Receipt: c.receipt, Capability: c.manifest.ID, Wants: c.manifest.Wants(), Text: c.answer.Text, Signatures: c.answer.Signatures,
+		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text, Signatures: c.answer.Signatures,
 	})
 	if err != nil {
 		return err
@@ -331,16 +334,7 @@ func (c *course) lend(ctx context.Context) error {
 		lease.Secrets = append(lease.Secrets, f.Value)
 	}
 	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)
-	return nil
-}
-
-// connect makes the way out of the cage: for this call, and gone with it.
-func (c *course) connect(context.Context) (err error) {
-	if c.job.Network == nil {
-		return nil
-	}
-	c.way, err = c.Egress.Open(c.job.Network, c.inject)
-	return err
+	return c.withhold(wants)
 }
 
 // start runs the planned job. From here on the receipt says executed.
@@ -353,6 +347,7 @@ func (c *course) start(ctx context.Context) error {
 	begun := time.Now()
 	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
+	c.report()
 	var used spent // a tool that is told to end may do so by itself, and then the run is no error
 	ended := errors.As(context.Cause(ctx), &used)
 	if m, ok := c.run.(bailey.MeteredRun); ok {
@@ -380,7 +375,7 @@ func (c *course) start(ctx context.Context) error {
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over + ", and was ended",
 			Hint: "narrow the call; the capability's memoryMiB and tasks bound it"}
 	case exit.Code != 0:
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code)}
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code), Hint: c.blocked()}
 	}
 	return nil
 }
@@ -402,6 +397,7 @@ func (c *course) postHooks(ctx context.Context) error {
 func (c *course) release() {
 	c.allowed.Settle(c.use())
 	c.lease.Return()
+	c.inject = nil
 	c.closePlan()
 }
 

@@ -50,6 +50,8 @@ type world struct {
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
 	lesser  string // why the cage is a lesser one
+	way     *fakeWay
+	scopes  []bailey.LeaseScope
 }
 
 func newWorld(t *testing.T) *world {
@@ -76,12 +78,12 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: NoEgress{}, Redactor: w,
+		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: egressOf{w}, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -131,6 +133,22 @@ capabilities:
     reversibility: reversible
     isolation: jail
     inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+`
+
+// fetching is one more capability, with a network and a credential that its tool does not get.
+const fetching = `
+  - name: fetch
+    description: fetch something
+    backend: {type: subprocess, command: fetch, args: ["--", "{{ input.url }}"]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    sandboxProfile: {network: {egress: ["api.example:443", "{{ input.url }}"]}}
+    credentials:
+      - {name: plain, env: PLAIN}
+      - {name: token, env: TOKEN, inject: {to: ["api.example:443"], headers: [Authorization], query: [key]}}
+    inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
 `
 
 func call() bailey.Call {
@@ -193,7 +211,9 @@ func (w *world) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error)
 	return w.answer(q), w.askErr
 }
 
-func (w *world) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) { return nil, nil }
+func (w *world) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) {
+	return w.scopes, nil
+}
 
 func (w *world) Lend(context.Context, bailey.Loan) (bailey.Lease, error) {
 	w.note("lend")
@@ -271,6 +291,42 @@ func (w *world) End(bailey.SessionID) { w.note("end") }
 type approverOf struct{ *world }
 
 func (a approverOf) End(bailey.SessionID) { a.note("end questions") }
+
+// egressOf is the world as Egress: what is planned is what was asked for.
+type egressOf struct{ *world }
+
+func (e egressOf) Plan(_ *pack.Capability, places []string) (*bailey.Network, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	n := &bailey.Network{}
+	for _, p := range places {
+		to, err := bailey.ParseEndpoint(p)
+		if err != nil {
+			return nil, err
+		}
+		n.Endpoints = append(n.Endpoints, to)
+	}
+	return n, nil
+}
+
+func (e egressOf) Open(_ *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
+	e.note("open")
+	if e.way == nil {
+		return nil, errBroken
+	}
+	e.way.inject = inject
+	return e.way, nil
+}
+
+// fakeWay reports what it was told to.
+type fakeWay struct {
+	bailey.Way
+	inject []bailey.Injection
+	report bailey.EgressReport
+}
+
+func (f *fakeWay) Report() bailey.EgressReport { return f.report }
 
 // placesOf is the world as Places: it opens the test's own directory whatever is named.
 type placesOf struct{ *world }

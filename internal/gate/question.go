@@ -21,6 +21,7 @@ func (c *course) question() bailey.Question {
 		EnvNames: names(c.job.Env), Contents: c.contents(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
 		Patience: c.call.Patience, Asked: c.call.Asked,
 	}
+	q.Egress = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.Words()) })
 	c.preview = bailey.Preview{}                    // a call that waits holds no more than it needs
 	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
 		q.Plan.Text = "withheld"

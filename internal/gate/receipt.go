@@ -61,7 +61,7 @@ func (c *course) outcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: new(c.executed),
 		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
-		PolicyDigest: c.decision.Policy,
+		PolicyDigest: c.decision.Policy, Egress: c.egress,
 	}
 	if c.err != nil {
 		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
@@ -74,6 +74,7 @@ func (c *course) outcome() bailey.Outcome {
 	}
 	if c.run != nil {
 		cage := c.cage()
+		o.Reaches = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.String()) })
 		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
 		if short, _ := inline(argv); short != nil {
@@ -122,7 +123,7 @@ func (c *course) status() bailey.Status {
 func (c *course) result(o bailey.Outcome) bailey.Result {
 	r := bailey.Result{
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
-		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Err: c.hidden(c.err),
+		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused, Err: c.hidden(c.err),
 	}
 	if r.Cage != nil && r.Cage.Plan == "" { // withheld: whoever could guess the rest of the text could find the secret in it by its digest
 		cage := *r.Cage

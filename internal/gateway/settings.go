@@ -34,6 +34,7 @@ type Applied struct {
 	Approvers  []Approver    `json:"approvers,omitempty"`     // whose answers to a question count; none: an operator's
 	Broker     *Broker       `json:"broker,omitempty"`        // where credentials are borrowed; nil: nowhere
 	Notify     Notify        `json:"notify,omitzero"`         // without its URL, which the file alone has
+	Network    Network       `json:"network,omitzero"`        // what cages reach beyond manifests
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
@@ -63,6 +64,7 @@ type SettingsState struct {
 	Approvers  []Approver    `json:"approvers,omitempty"`
 	Broker     *Broker       `json:"broker,omitempty"`
 	Notify     Notify        `json:"notify,omitzero"`
+	Network    Network       `json:"network,omitzero"`
 	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
 	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
@@ -209,7 +211,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	}
 	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	st.Broker = said.Broker
-	st.Notify = said.Notify
+	st.Notify, st.Network = said.Notify, said.Network
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -244,7 +246,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	}
 	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	by.Broker = said.Broker
-	by.Notify = said.Notify
+	by.Notify, by.Network = said.Notify, said.Network
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

@@ -153,6 +153,7 @@ func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
 		"approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre]\n",
 		"notify: {desktop: true, webhook: {url: \"https://a.example/b\"}}\nworkspaces:\n", "notify:\n  webhook:\n    url: http://[::1]:80/\n",
+		"network:\n  upstream: http://proxy.example:3128\n  endpoints:\n    - to: \"*.corp.example:443\"\n      private: true\n      for: [wrap, \"http.*\"]\n",
 		ownRules, "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "redaction:\n  without: [IPV4]\nworkspaces:\n", "redaction: {patterns: [{category: A, regexp: b, hides: [b]}]}", "{redaction: {allow: [{regexp: '.', passes: [a]}]}}",
 		"workspaces:\n  - |\n    /a\n", "{workspaces: [\"/a\"]}", "workspaces: !!seq [/a]", "\ufeffworkspaces:\n", "a: &a [*a]"} {
 		f.Add([]byte(s))
@@ -167,6 +168,11 @@ func FuzzSettings(f *testing.F) {
 		}
 		if n := said.Notify; n.Webhook == "" && n.URL.Reveal() != "" || strings.ContainsAny(n.Webhook, "\n?#") || strings.Count(n.Webhook, "/") > 2 {
 			t.Fatalf("a webhook is shown as %q", n.Webhook)
+		}
+		for _, r := range said.Network.Endpoints {
+			if e, err := bailey.ParseEndpoint(r.String()); err != nil || e.String() != r.String() {
+				t.Fatalf("an endpoint is %q: %v", r, err)
+			}
 		}
 		dirs := said.Workspaces
 		if _, err := redact.Compile(expressions(said.Redaction)); err != nil {

@@ -73,6 +73,7 @@ type Reply struct {
 	DryRun           bool              `json:"dryRun,omitempty"`
 	Executed         bool              `json:"executed"`
 	Argv             []string          `json:"argv,omitempty"`
+	Refused          []string          `json:"refused,omitempty"` // what its egress was refused, a line each
 	Cage             *bailey.Cage      `json:"cage"`
 }
 
@@ -90,7 +91,7 @@ func NewReply(r bailey.Result) Reply {
 		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
 		Rules:            r.Decision.Rules,
 		ApprovalRequired: r.Status == bailey.Pending, ApprovalID: r.Approval,
-		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Cage: r.Cage,
+		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Refused: r.Refused, Cage: r.Cage,
 		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
 	}
 	if r.Executed && !r.NotDurable {

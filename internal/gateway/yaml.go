@@ -33,6 +33,7 @@ type Contents struct {
 	Approvers  []Approver    // package sshsig reads their lines
 	Broker     *Broker       // nil: nothing can be lent
 	Notify     Notify
+	Network    Network
 }
 
 // ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
@@ -52,6 +53,7 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"notify":        func(n ast.Node) (err error) { c.Notify, err = notifyOf(n); return err },
 		"approvers":     func(n ast.Node) (err error) { c.Approvers, err = approversOf(n); return err },
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
+		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
 	})
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err

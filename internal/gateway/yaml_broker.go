@@ -43,14 +43,7 @@ func brokerOf(n ast.Node) (b *Broker, err error) {
 			}
 			return nil
 		},
-		"checkpointKey": func(n ast.Node) error {
-			v, ok := n.(*ast.BoolNode)
-			if !ok {
-				return fault(n, "checkpointKey is true or false")
-			}
-			b.CheckpointKey = v.Value
-			return nil
-		},
+		"checkpointKey": truth("checkpointKey", &b.CheckpointKey),
 	})
 	switch {
 	case err != nil:

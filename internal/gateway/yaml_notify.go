@@ -23,14 +23,7 @@ const maxURL = 1024
 
 func notifyOf(n ast.Node) (c Notify, err error) {
 	err = each(n, "way to notify", keys{
-		"desktop": func(n ast.Node) error {
-			b, ok := n.(*ast.BoolNode)
-			if !ok {
-				return fault(n, "desktop is true or false")
-			}
-			c.Desktop = b.Value
-			return nil
-		},
+		"desktop": truth("desktop", &c.Desktop),
 		"webhook": func(n ast.Node) error {
 			err := each(n, "part of a webhook", keys{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
 			if err == nil && c.Webhook == "" {

@@ -21,7 +21,8 @@ import (
 
 // carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
 // that could not build its cage is no answer. Nothing has run, so a new one tries once more.
-func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+// What is outside of the cage is nil where it has no network; the sockets of one that failed are none of the next one's.
+func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() ([]*os.File, error), out *outside, timeout time.Duration) (ending, error) {
 	defer func() { go j.arm(p.lesser) }()
 	if p.lesser {
 		if err := j.adopt(); err != nil {
@@ -31,15 +32,18 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() 
 	}
 	deadline := time.Now().Add(timeout)
 	if c := j.disarm(p.lesser); c != nil {
+		c.out = out
 		e, err := j.deliver(ctx, c, p.bounds, message, files, timeout)
 		if err != nil || e.started || e.cancelled || e.timedOut {
 			return e, err
 		}
+		out.forget()
 	}
 	c, err := j.spawn(initName(p.lesser))
 	if err != nil {
 		return ending{}, err
 	}
+	c.out = out
 	return j.deliver(ctx, c, p.bounds, message, files, time.Until(deadline))
 }
 

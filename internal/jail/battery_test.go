@@ -37,6 +37,12 @@ var cages = []struct {
 	{"landlock", lesserStage},
 	{"with proc", func(t *testing.T) (*Jail, *stage) { return full(t, true) }},
 	{"warm", warmStage},
+	{"wall", wallStage},
+	{"with network", func(t *testing.T) (*Jail, *stage) {
+		j, s := full(t, false)
+		s.Net = true
+		return j, s
+	}},
 }
 
 // lesserStage is for hosts without namespaces. What such a cage writes belongs to its own uid, where the gateway
@@ -166,6 +172,8 @@ func (s *stage) judge(t *testing.T, r attacked, due func(battery.Probe) bool) {
 		switch lack := named[s.Kind+" "+p.Name]; {
 		case !ok:
 			t.Errorf("%s: no answer; the cage ended with %+v", p.Name, r.exit)
+		case s.grants(p.Name, v):
+			t.Logf("%s: %s%s", p.Name, v.Open, v.Odd)
 		case v.Odd != "":
 			t.Errorf("%s says nothing about the cage: %s", p.Name, v.Odd)
 		case v.Open != "" && lack != "" && slices.Contains(r.lacks, lack):
@@ -198,7 +206,8 @@ func results(t *testing.T, out string) map[string]battery.Result {
 func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	t.Helper()
 	s.ready(t)
-	r, err := j.Plan(t.Context(), s.job(t, "plant"))
+	job := s.job(t, "plant")
+	r, err := j.Plan(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +215,7 @@ func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	read, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.Start(context.Background(), bailey.Lent{}, bailey.Streams{Stdin: in, Stdout: out, Stderr: os.Stderr})
+		_, err := r.Start(context.Background(), lentFor(job), bailey.Streams{Stdin: in, Stdout: out, Stderr: os.Stderr})
 		out.Close()
 		done <- err
 	}()

@@ -22,7 +22,10 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	if r.env, err = environ(slices.Concat(job.Env, lentEnv(job.FileNames))); err != nil {
+	if r.env, err = environ(slices.Concat(job.Env, networkEnv(job.Network), lentEnv(job.FileNames))); err != nil {
+		return err
+	}
+	if r.env, err = searched(r.env, job.Wall); err != nil {
 		return err
 	}
 	dir, err := l.workdir(job.Dir)
@@ -45,7 +48,7 @@ func (r *run) lay(job bailey.Job) error {
 		return r.complete(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
 	}
 	words, s := slices.Concat(t.run[:1], argv, r.env), r.sketch(job, t, dir)
-	if m := r.jail.memos.recall(s, l); m != nil {
+	if m := r.jail.memos.recall(s, l); m != nil && job.Network == nil && job.Wall == nil {
 		r.plan = m.planned(begin(inside.Exec, m.plan.data(job.Limits), job.TTY, len(argv), words))
 		programs := r.cage.Programs
 		r.cage = m.cage
@@ -57,9 +60,11 @@ func (r *run) lay(job bailey.Job) error {
 	if err := r.complete(job, inside.Exec, words); err != nil {
 		return err
 	}
-	made := &memo{l, r.plan.forget(), r.cage}
-	made.cage.Programs = nil
-	r.jail.memos.keep(s, made)
+	if job.Network == nil && job.Wall == nil {
+		made := &memo{l, r.plan.forget(), r.cage}
+		made.cage.Programs = nil
+		r.jail.memos.keep(s, made)
+	}
 	return nil
 }
 
@@ -98,7 +103,7 @@ func (r *run) complete(job bailey.Job, op uint8, words []string) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
 	}
-	r.plan.warm = r.plan.warmable()
+	r.plan.warm = job.Wall == nil && r.plan.warmable()
 	text, err := r.plan.bounded()
 	if err != nil {
 		return err
@@ -135,6 +140,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 			return nil, err
 		}
 	}
+	if err := r.network(l, job.Network); err != nil {
+		return nil, err
+	}
 	if err := r.pin(job, t); err != nil {
 		return nil, err
 	}
@@ -169,6 +177,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	if err := l.stays(); err != nil {
 		return nil, err
 	}
+	if err := r.wall(l, job.Wall); err != nil {
+		return nil, err
+	}
 	if r.lesser != "" {
 		if len(job.Hide) > 0 {
 			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer masks: " + job.Hide[0] + " cannot be hidden without namespaces",
@@ -186,7 +197,7 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 // masks are the configured ones and where their symlinks lead now. A cage that shows nothing but the
 // tool's own has nothing to mask.
 func (j *Jail) masks(job bailey.Job) []string {
-	if len(job.Places)+len(job.Read) == 0 {
+	if len(job.Places)+len(job.Read) == 0 && job.Wall == nil {
 		return nil
 	}
 	masks := slices.Clone(j.mask)
@@ -234,7 +245,10 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("init-guarded", inside.Signals, nil)
 	p.add("root-readonly", inside.Umask, []uint64{0})
 	p.add("mountns", inside.Private, nil)
-	l.emit(p, h.donate)
+	if l.net != nil {
+		p.add("netns", inside.Loopback, nil)
+	}
+	l.emit(p, h.donate, limits)
 	p.add("root-readonly", inside.Pivot, nil)
 	p.add("utsns", inside.Host, nil, userName)
 	p.add("keyring", inside.Keyring, nil)
@@ -247,7 +261,7 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true}))
+	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.net != nil, Unix: l.wall != nil && l.wall.Unix}))
 	p.add("seccomp", inside.Narrow, narrow(here()))
 	return p
 }

@@ -10,25 +10,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bailey"
 	"bailey/internal/jail/inside"
 )
 
 // emit lays the tree out as steps. Names are made first, parents before children, then mounted upon.
 // With donate the places are mounts that the gateway makes itself, since PID 1 could not open them.
-func (l *layout) emit(p *plan, donate bool) {
+func (l *layout) emit(p *plan, donate bool, limits bailey.Limits) {
 	p.add("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
 	p.add("root-readonly", inside.Enter, nil, base)
 	for _, d := range []string{tmpDir, filepath.Dir(homeDir), homeDir} {
 		p.add("tmp-private", inside.Dir, []uint64{0o755}, d[1:])
 	}
-	flags := []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}
-	p.add("tmp-private", inside.Fresh, flags, tmpDir[1:], fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", tmpBytes))
-	p.add("tmp-private", inside.Fresh, flags, homeDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=16384", homeBytes))
+	tmp, home := l.room(limits)
+	p.add("tmp-private", inside.Fresh, []uint64{tmp.flags}, tmpDir[1:], tmp.options(0o1777))
+	p.add("tmp-private", inside.Fresh, []uint64{home.flags}, homeDir[1:], home.options(0o700))
 	l.names(p)
+	l.pty(p)
 	if l.proc {
 		p.add("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
 	}
 	l.lend(p)
+	l.trust(p)
 	copies := l.copies(p)
 	l.freeze(p, copies)
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
@@ -43,6 +46,7 @@ func (l *layout) emit(p *plan, donate bool) {
 		}
 		p.add(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
 	}
+	l.listen(p)
 	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
 }
 
@@ -104,11 +108,20 @@ func (l *layout) names(p *plan) {
 	if l.proc {
 		put("/proc", inside.Dir, []uint64{0o555})
 	}
+	if l.wall != nil && l.wall.Pty {
+		put(ptsDir, inside.Dir, []uint64{0o755})
+	}
 	if l.empty {
 		put(emptyDir, inside.Dir, []uint64{0o555})
 	}
 	if len(l.lent) > 0 {
 		put(lentDir, inside.Dir, []uint64{0o755})
+	}
+	if l.socketDir() {
+		put(netDir, inside.Dir, []uint64{0o755})
+	}
+	if l.net != nil && l.net.Trust {
+		put(filepath.Dir(bailey.TrustFile), inside.Dir, []uint64{0o755})
 	}
 	if len(l.frozen()) > 0 {
 		put(frozenDir, inside.Dir, []uint64{0o555})

@@ -100,9 +100,6 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if job.Network != nil || job.Wall != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "this version has no cage with a network"}
-	}
 	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}, frozen: map[string]*os.File{}, files: job.FileNames}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout

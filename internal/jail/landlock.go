@@ -21,7 +21,12 @@ const (
 	mayRefer
 	mayTruncate
 	mayIoctlDev
+	mayResolveUnix
 )
+
+// resolveEdition is the ABI that brought the last of these, to connect to a socket by its path where that was made outside
+// of the domain. Tools are kept from it by seccomp: only a wall asks for it.
+const resolveEdition = 9
 
 const (
 	mayRead = mayReadFile | mayReadDir
@@ -32,7 +37,7 @@ const (
 )
 
 var fileRights = [...]string{"execute", "write-file", "read-file", "read-dir", "remove-dir", "remove-file", "make-char", "make-dir",
-	"make-reg", "make-sock", "make-fifo", "make-block", "make-sym", "refer", "truncate", "ioctl-dev"}
+	"make-reg", "make-sock", "make-fifo", "make-block", "make-sym", "refer", "truncate", "ioctl-dev", "resolve-unix"}
 var portRights = [...]string{"bind", "connect"}
 var scopes = [...]string{"abstract-unix-socket", "signal"}
 

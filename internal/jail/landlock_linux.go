@@ -32,6 +32,7 @@ func (l *layout) lacks(abi int) []string {
 		return nil // all of it is absent
 	}
 	_, names := handled(abi)
+	names = append(names, l.waived(abi)...)
 	for target, b := range l.binds {
 		own := above(tmpDir, target) || above(homeDir, target)
 		if own && b.place != nil && b.attrs&readOnly != 0 {
@@ -48,12 +49,19 @@ const pipesBeneath = "landlock write-file on pipes in a place beneath " + tmpDir
 
 // confine adds the Landlock steps. All of the cage's root may be read: it holds nothing but what was
 // declared. Executed are the pinned programs and nothing else, be it mapped, copied or found; written are
-// the cage's own directories, the places the call writes, and three devices. Nothing is connected to.
+// the cage's own directories, the places the call writes, and three devices. Nothing is connected to, but in a cage
+// with a network.
 func (l *layout) confine(p *plan, abi int) {
 	if abi == 0 {
 		return
 	}
 	handled, _ := handled(abi)
+	if l.net != nil {
+		handled.ports = 0 // what there is to connect to is the namespace's own, and that is the wall
+	}
+	if l.wall != nil && l.wall.Unix && abi >= resolveEdition {
+		handled.files |= mayResolveUnix
+	}
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	allow := func(path string, rights uint64) {
 		p.add("landlock", inside.Rule, []uint64{rights & handled.files}, path)
@@ -73,5 +81,6 @@ func (l *layout) confine(p *plan, abi int) {
 			allow(target, mayReadFile|mayWriteFile|mayTruncate)
 		}
 	}
+	l.allowMore(allow)
 	p.add("landlock", inside.Restrict, nil)
 }

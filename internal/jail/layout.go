@@ -33,6 +33,7 @@ type bind struct {
 	dir            bool
 	run            bool // a program that may be executed
 	device         bool
+	tree           bool // of the host, what is in it may be executed
 	layer          string
 	copy           *toolFile      // shown in place of the source
 	frozen         *bailey.Frozen // the same, of a file that a person was asked about
@@ -47,8 +48,12 @@ type layout struct {
 	files map[string]string // path to content
 	masks []string
 	lent  []string // variables of lent files, sorted
+	net   *bailey.Network
+	wall  *bailey.Wall
 	proc  bool
 	empty bool // a masked directory needs emptyDir
+
+	crowded string // a place of a wall with more in it than was looked at
 }
 
 func newLayout() *layout {
@@ -228,7 +233,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 func (l *layout) cover() error {
 	for _, m := range l.masks {
 		above, ok := l.covered(m)
-		if !ok || above.source == emptyDir[1:] { // beneath another mask nothing is shown
+		if !ok || above.source == emptyDir[1:] || above.elsewhere() { // beneath another mask nothing is shown
 			continue
 		}
 		real, err := resolve(m)

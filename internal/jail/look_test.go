@@ -30,6 +30,12 @@ func (s *stage) job(t *testing.T, args ...string) bailey.Job {
 	if s.Helper != "" {
 		job.Exec = []string{s.Helper}
 	}
+	if s.Wall {
+		job.Wall = &bailey.Wall{Trees: hostTrees(), Run: true, Unix: true, Pty: true}
+	}
+	if s.Net {
+		job.Network = &bailey.Network{Listen: []bailey.Listen{{Network: "tcp", Address: "127.0.0.1:3128"}}}
+	}
 	return job
 }
 

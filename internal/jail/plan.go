@@ -157,6 +157,7 @@ var verbs = map[uint8]string{
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
 	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks", inside.Leash: "leash",
 	inside.Once: "once", inside.Become: "become", inside.Lend: "lent",
+	inside.Loopback: "loopback", inside.Listen: "listen", inside.Terminals: "terminals",
 }
 
 // text is one line: the verb, the words quoted, the numbers.
@@ -187,6 +188,11 @@ func (s step) append(b []byte) []byte {
 	case inside.Home: // of which descriptor is no part of the plan
 	case inside.Tasks: // nor is how many the user has already
 		b = appendNumbers(b, n[1:])
+	case inside.Listen:
+		if s.S[0] == "" {
+			a := s.N[1]
+			b = fmt.Appendf(b, " %d.%d.%d.%d:%d", byte(a>>24), byte(a>>16), byte(a>>8), byte(a), s.N[2])
+		}
 	case inside.Reach:
 		b = fmt.Appendf(b, " %o", n[0])
 	case inside.Dir, inside.File, inside.Umask:
@@ -201,7 +207,7 @@ func (s step) append(b []byte) []byte {
 		b = appendRights(b, n[0])
 	case inside.Unshare:
 		b = fmt.Appendf(b, " %s", namespaceNames[n[0]])
-	case inside.Tmpfs, inside.Fresh, inside.Proc:
+	case inside.Tmpfs, inside.Fresh, inside.Proc, inside.Terminals:
 		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
 	default:
 		b = appendNumbers(b, n)

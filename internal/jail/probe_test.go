@@ -251,8 +251,16 @@ func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	}
 	defer r.Close()
 	var out, log bytes.Buffer
-	exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &log})
+	exit, err := r.Start(ctx, lentFor(job), bailey.Streams{Stdout: &out, Stderr: &log})
 	return told{exit, err, out.String(), log.String()}
+}
+
+// lentFor is what a job needs at its start.
+func lentFor(job bailey.Job) (lent bailey.Lent) {
+	if job.Network != nil {
+		lent.Way = &echo{}
+	}
+	return lent
 }
 
 // must fails the test when the cage itself did.

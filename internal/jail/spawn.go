@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -32,6 +31,7 @@ type child struct {
 	stream  *os.File
 	hold    hold
 	keeper  bool // it is the keeper of a lesser cage
+	out     *outside
 }
 
 // spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
@@ -111,8 +111,8 @@ func slacken() (restore func()) {
 
 const helperSlack = 50 * time.Millisecond
 
-// attributes are the namespaces and ids of PID 1. It keeps two capabilities over its own namespaces,
-// by way of the ambient set since its uid is not 0: to mount, and to empty the bounding set.
+// attributes are the namespaces and ids of PID 1. It keeps capabilities over its own namespaces, by way of the ambient
+// set since its uid is not 0: to mount, to empty the bounding set, and for the network that it may be told to have.
 func (j *Jail) attributes() *syscall.SysProcAttr {
 	one := func(host int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: insideID, HostID: host, Size: 1}}
@@ -125,7 +125,7 @@ func (j *Jail) attributes() *syscall.SysProcAttr {
 		// An ordinary user keeps supplementary groups: without a privileged helper no group list can be
 		// dropped where gids are mapped (user_namespaces(7)).
 		Credential:  &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !j.root},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
 		Setsid:      true,
 	}
 }
@@ -255,7 +255,8 @@ func (c *child) reports() ending {
 	var e ending
 	var b [inside.ReportSize]byte
 	for {
-		if _, err := io.ReadFull(c.stream, b[:]); err != nil {
+		socket, err := receive(c.stream, b[:])
+		if err != nil {
 			return e
 		}
 		x, y := binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:])
@@ -266,6 +267,10 @@ func (c *child) reports() ending {
 			e.exited, e.status = true, syscall.WaitStatus(x)
 		case inside.Failed:
 			e.failed, e.step, e.errno = true, int(x), unix.Errno(y)
+		case inside.Socketed:
+			c.out.take(int(x), socket)
+			socket = nil
 		}
+		socket.Close() // that nobody expects; of none that is no harm
 	}
 }

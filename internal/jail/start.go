@@ -42,11 +42,14 @@ type run struct {
 	absent  []unhidden          // what would be hidden if it were there
 	files   []string            // variables of the files that will be lent
 	loan    loan                // those files, while it runs
+	way     bailey.Way          // the other side of its network, while it runs
+	broke   error               // how that ended before its time
 	large   bool                // its words are more than any helper takes
 	started atomic.Bool
-	cpu     time.Duration // that its processes took
-	lesser  string        // why it is the lesser cage, "" for the full one
-	nest    *nest         // of the lesser cage, while it runs
+	cpu     time.Duration   // that its processes took
+	net     *bailey.Network // nil: none
+	lesser  string          // why it is the lesser cage, "" for the full one
+	nest    *nest           // of the lesser cage, while it runs
 }
 
 func (r *run) Cage() bailey.Cage { return r.cage }
@@ -87,7 +90,10 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	if r.loan, err = borrow(r.files, lent.Files); err != nil {
 		return never, err
 	}
-	defer r.loan.giveBack()
+	defer func() { r.loan.giveBack() }()
+	if err := r.join(lent.Way); err != nil {
+		return never, err
+	}
 	for _, p := range r.pinned {
 		if now, err := fileIdent(p.file); err != nil || now != p.id {
 			return never, changed(p.file.Name(), err)
@@ -127,7 +133,10 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 		return never, err
 	}
 	r.cpu = e.cpu
-	return r.judge(ctx, e)
+	if exit, err = r.judge(ctx, e); err == nil {
+		err = r.broke
+	}
+	return exit, err
 }
 
 // CPU is what bailey.MeteredRun says.
@@ -160,6 +169,8 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 		closeAll(donated)
 		return ending{}, err
 	}
+	out := r.outside(ctx)
+	defer func() { r.broke = out.close() }()
 	var opened []*os.File
 	e, err = r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
 		if donated == nil { // a mount that was attached once cannot be attached again
@@ -169,7 +180,7 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 		opened = append(opened, donated...)
 		donated = nil
 		return files, err
-	}, r.timeout)
+	}, out, r.timeout)
 	closeAll(append(opened, donated...)) // no PID 1 may have come to take them
 	return e, err
 }

@@ -47,7 +47,7 @@ func (p *plan) warmable() bool {
 	}
 	over := []string{tmpDir[1:] + "/", homeDir[1:] + "/"}
 	for _, s := range p.steps {
-		if ofFrozen(s.Step) {
+		if ofFrozen(s.Step) || s.Op == inside.Loopback { // a namespace that had a network serves one call
 			return false
 		}
 		at := 0

@@ -18,10 +18,13 @@ var cuts = []func(*bailey.Outcome){
 	func(o *bailey.Outcome) { o.Rules = bare(o.Rules) },
 	func(o *bailey.Outcome) { o.Paths = nil },
 	func(o *bailey.Outcome) { o.EnvNames = nil },
+	func(o *bailey.Outcome) { o.Egress = untold(o.Egress, 4) },
+	func(o *bailey.Outcome) { o.Reaches = nil }, // whoever decides the call again can tell that it lacks some
 	func(o *bailey.Outcome) { o.Reason = clip(o.Reason, 1024) },
 	func(o *bailey.Outcome) { o.Cwd = clip(o.Cwd, 1024) },
 	func(o *bailey.Outcome) { o.Leases = clips(o.Leases) },
 	func(o *bailey.Outcome) { o.Rules = o.Rules[:min(len(o.Rules), 16)] },
+	func(o *bailey.Outcome) { o.Egress = untold(o.Egress, 0) },
 	func(o *bailey.Outcome) { o.Cage = plain(o.Cage) },
 	func(o *bailey.Outcome) {
 		o.Status, o.Decision = bailey.Status(clip(string(o.Status), 64)), clip(o.Decision, 64)
@@ -63,6 +66,16 @@ func clips(list []string) []string {
 		out[i] = clip(list[i], 64)
 	}
 	return out
+}
+
+// untold keeps the first events of a report and counts the others.
+func untold(r *bailey.EgressReport, n int) *bailey.EgressReport {
+	if r == nil || len(r.Events) <= n {
+		return r
+	}
+	out := *r
+	out.Events, out.Untold = r.Events[:n], r.Untold+int64(len(r.Events)-n)
+	return &out
 }
 
 func plain(c *bailey.Cage) *bailey.Cage {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -395,8 +396,9 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	}
 	text := strings.Repeat("é", bailey.PlanCap/2)
 	whole := bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true), ExitCode: &code, StdoutBytes: 9, TimedOut: true,
-		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Approval: bailey.ApprovalID(long),
-		Cage: &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: digestOf(text), Plan: text, Binary: long, BinaryDigest: long}}
+		Rules: rules, Reason: long, ManifestDigest: long, PolicyDigest: long, Argv: many, EnvNames: many, Cwd: long, Paths: many, Leases: many, Reaches: many, Approval: bailey.ApprovalID(long),
+		Cage:   &bailey.Cage{Kind: "full", Enforced: true, Layers: many, PlanDigest: digestOf(text), Plan: text, Binary: long, BinaryDigest: long},
+		Egress: &bailey.EgressReport{EgressTotals: bailey.EgressTotals{Refused: 40, Untold: 2}, Events: slices.Repeat([]bailey.EgressEvent{{Kind: bailey.EgressRefused, Target: long[:300], Reason: long[:512], Hint: long[:512]}}, 40)}}
 	argv := bailey.Outcome{Status: bailey.OK, Argv: many, Cwd: "/x", Paths: []string{"/y"}, Reason: "as asked"}
 	var ids []bailey.ReceiptID
 	for _, o := range []bailey.Outcome{whole, argv} {
@@ -415,7 +417,7 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := list[1].Outcome; list[1].Intent.Receipt != ids[0] || o.Status != bailey.OK || !*o.Executed || *o.ExitCode != 7 || o.StdoutBytes != 9 || !o.TimedOut || !o.Cage.Enforced {
+	if o := list[1].Outcome; list[1].Intent.Receipt != ids[0] || o.Status != bailey.OK || !*o.Executed || *o.ExitCode != 7 || o.StdoutBytes != 9 || !o.TimedOut || !o.Cage.Enforced || o.Egress.Refused != 40 || int(o.Egress.Untold)+len(o.Egress.Events) != 42 {
 		t.Errorf("what became of the call is lost: %+v", o)
 	}
 	if o := list[0].Outcome; o.Argv != nil || o.Cwd != "/x" || len(o.Paths) != 1 || o.Reason != "as asked [receipt cut to fit the ledger]" {

@@ -48,6 +48,7 @@ type facts struct {
 	Wants            *wants            `json:"approvalWants,omitempty"`
 	CallAgain        bool              `json:"callAgain,omitempty"` // the same call takes it up
 	NotDurable       bool              `json:"notDurable,omitempty"`
+	Refused          []string          `json:"refused,omitempty"` // what its egress was refused, a line each
 }
 
 // wants is what an answer has to come to.
@@ -93,7 +94,7 @@ func toolFailed(r bailey.Result) bool {
 func factsOf(r bailey.Result, q *Question) *facts {
 	f := &facts{
 		OK: r.Status == bailey.OK && r.Err == nil && !r.NotDurable, Receipt: r.Receipt, Status: r.Status,
-		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun,
+		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun, Refused: r.Refused,
 	}
 	for _, d := range r.Decision.Rules {
 		f.Rules = append(f.Rules, rule{d.ID, d.Reason})
@@ -246,6 +247,9 @@ func output(r bailey.Result) (blocks []sdk.Content) {
 	}
 	if len(blocks) == 0 {
 		blocks = append(blocks, text("(no output)"))
+	}
+	if len(r.Refused) > 0 {
+		blocks = append(blocks, text("refused on the way out:\n"+strings.Join(r.Refused, "\n")))
 	}
 	if r.Truncated {
 		blocks = append(blocks, text(fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)))

@@ -24,6 +24,7 @@ const (
 	forbidden               // a forbid holds that no grant lifts
 	unnamed                 // irreversible, and no permit that holds names it
 	unreleased              // it is given back secrets, and no permit that holds asks for that
+	unreached               // it would reach the network, and no permit that holds asks for that
 	asked
 	allowed
 )
@@ -138,11 +139,16 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
 			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
 		}}
-	case ok == cedar.Allow && len(w.restores) > 0 && !e.released(held):
+	case ok == cedar.Allow && len(w.restores) > 0 && !e.looked(held, "restores"):
 		what := strings.Join(w.restores, ", ")
 		return verdict{cause: unreleased, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s would be given back secrets (%s), and no rule that allows it looks at context.restores", id, what),
-			Hint:   "leave the token out, or ask for a rule such as " + release(w.restores),
+			Hint:   "leave the token out, or ask for a rule such as " + containing(w.restores, "restores"),
+		}}
+	case ok == cedar.Allow && len(w.egress) > 0 && !e.looked(held, "egress"):
+		return verdict{cause: unreached, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id, few(w.egress)),
+			Hint:   "ask for a rule such as " + containing(w.egress, "egress"),
 		}}
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
@@ -184,19 +190,28 @@ func (e *Engine) named(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
 }
 
-// released holds when a permit looked at what is given back: one that was written without a thought of it gives
-// back nothing.
-func (e *Engine) released(held []bailey.Rule) bool {
-	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].releases() })
+// looked holds when a permit looked at what is given back, or reached: one that was written without a thought of it gives
+// back nothing, and lets nothing out.
+func (e *Engine) looked(held []bailey.Rule, at cedar.String) bool {
+	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })
 }
 
-// release is a condition that lets these categories be given back, and no others.
-func release(categories []string) string {
-	var quoted []string
-	for _, c := range categories {
-		quoted = append(quoted, strconv.Quote(c))
+// few names some of them.
+func few(words []string) string {
+	const most = 4
+	if len(words) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
 	}
-	return "permit … when { [" + strings.Join(quoted, ", ") + "].containsAll(context.restores) }"
+	return strings.Join(words, ", ")
+}
+
+// containing is a condition that lets an attribute of context hold these words, and no others.
+func containing(words []string, attribute string) string {
+	var quoted []string
+	for _, w := range words {
+		quoted = append(quoted, strconv.Quote(w))
+	}
+	return "permit … when { [" + strings.Join(quoted, ", ") + "].containsAll(context." + attribute + ") }"
 }
 
 // reasons joins what the rules say, or names those that say nothing.

@@ -18,7 +18,8 @@
 // is an ask.
 //
 // An irreversible action runs only by a permit whose action scope names that very action. A call whose input was
-// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores.
+// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores, and one
+// whose tool could reach the network only by a permit that looks at context.egress.
 //
 // A rule has to mean the same wherever Cedar is read, so what Cedar's reference implementation reads differently is
 // refused: ip(), decimal(), datetime() and duration(), of which no call holds a value; more than four of '!' or '-' in
@@ -41,6 +42,7 @@
 //	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor
 //	                        readOnly
 //	           restores     Set<String>, categories of the secrets that the input was given back
+//	           egress       Set<String>, host:port of what the tool could reach
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
 //	           approvals    Set<String>, rules whose grants are in hand
 //
@@ -114,6 +116,7 @@
 //	    paths: {repo: /workspace}            # what the path inputs came to; nothing
 //	    writes: true                         # what the manifest says
 //	    restores: []                         # categories of secrets; none
+//	    egress: [a.example:443]              # what the manifest says
 //	    unattended: false                    # false
 //	    environment: production              # none
 //	    profile: work                        # none

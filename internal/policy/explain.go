@@ -106,7 +106,9 @@ func (e *Engine) change(v verdict) (out []string) {
 	case unnamed:
 		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.world.act.uid))
 	case unreleased:
-		out = append(out, release(v.world.restores))
+		out = append(out, containing(v.world.restores, "restores"))
+	case unreached:
+		out = append(out, containing(v.world.egress, "egress"))
 	case broken:
 		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.fault))
 	case unallowed:

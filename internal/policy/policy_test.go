@@ -128,6 +128,15 @@ func TestOutcomes(t *testing.T) {
 		{"secrets given back, released beside a permit for all", permitAll + releasePush, given("PASSWORD"), bailey.Allow, "", "rel all"},
 		{"secrets given back, one too many", permitAll + releasePush, given("JWT", "PASSWORD"), bailey.Deny, "secrets (JWT, PASSWORD)", ""},
 		{"secrets given back, forbidden", permitAll + releasePush + `@id("g") @reason("no keys") forbid (principal, action, resource) when { !context.restores.isEmpty() };`, given("PASSWORD"), bailey.Deny, "no keys", "g"},
+		{"the network, permit for all", permitAll, reaching("a.example:443"), bailey.Deny, "would reach a.example:443, and no rule that allows it looks at context.egress", ""},
+		{"the network, named action", permitPush, reaching("a.example:443"), bailey.Deny, "context.egress", ""},
+		{"the network, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.egress.contains("b.example:443") };`, reaching("a.example:443"), bailey.Deny, "context.egress", ""},
+		{"the network, allowed", reachPush, reaching("a.example:443"), bailey.Allow, "", "out"},
+		{"the network, allowed beside a permit for all", permitAll + reachPush, reaching("a.example:443"), bailey.Allow, "", "out all"},
+		{"the network, one too many", permitAll + reachPush, reaching("a.example:443", "b.example:443"), bailey.Deny, "would reach a.example:443, b.example:443", ""},
+		{"the network, below a name", permitAll + reachPush, reaching("*.a.example:443"), bailey.Deny, "would reach *.a.example:443", ""},
+		{"the network, many", permitAll, reaching("a:1", "b:1", "c:1", "d:1", "e:1", "f:1"), bailey.Deny, "would reach a:1, b:1, c:1, d:1 and 2 more, and", ""},
+		{"no network, none wanted", permitAll, push(), bailey.Allow, "", "all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want(t, load(t, c.text).Decide(c.req), c.effect, c.reason, strings.Fields(c.rules)...)
@@ -136,6 +145,15 @@ func TestOutcomes(t *testing.T) {
 }
 
 const releasePush = `@id("rel") permit (principal, action == Action::"git.push", resource) when { ["PASSWORD"].containsAll(context.restores) };`
+
+const reachPush = `@id("out") permit (principal, action == Action::"git.push", resource) when { ["a.example:443"].containsAll(context.egress) };`
+
+// reaching is a push that could reach these places.
+func reaching(places ...string) bailey.Request {
+	r := push()
+	r.Egress = places
+	return r
+}
 
 // given is a push whose input was given back secrets.
 func given(categories ...string) bailey.Request {
@@ -316,7 +334,17 @@ func TestStarterSamples(t *testing.T) {
 		}
 		on = on && bare != ""
 	}
-	e := load(t, strings.Join(lines, "\n"))
+	get := testActions()[4]
+	get.ID, get.Pack, get.SideEffect, get.Reversibility, get.BuiltIn = "http.get", "http", "readOnly", "readOnly", true
+	e, err := Load(Config{Sources: []Source{{Name: "a.cedar", Text: []byte(strings.Join(lines, "\n"))}}, Actions: append(testActions(), get)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach := request("http.get", map[string]any{})
+	reach.Egress = []string{"docs.example.com:443"}
+	want(t, e.Decide(reach), bailey.Allow, "", "our-docs")
+	reach.Egress = []string{"evil.example:443"}
+	want(t, e.Decide(reach), bailey.Deny, "no rule allows http.get")
 	want(t, e.Decide(push("ref", "dev")), bailey.Allow, "", "push")
 	want(t, e.Decide(push("ref", "main")), bailey.Ask, "release", "main-needs-human")
 	for n := range len(testActions()) + 1 {

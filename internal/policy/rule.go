@@ -57,8 +57,8 @@ func (r *rule) look() {
 	}
 }
 
-// releases says whether a condition looks at context.restores.
-func (r *rule) releases() bool { return slices.Contains(r.looks, "restores") }
+// looksAt says whether a condition looks at an attribute of context.
+func (r *rule) looksAt(name cedar.String) bool { return slices.Contains(r.looks, name) }
 
 // Lower case and ASCII alone: two ids that look alike are the same id.
 var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)

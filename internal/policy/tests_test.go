@@ -64,11 +64,12 @@ func TestRuleTests(t *testing.T) {
 // TestRuleTestFit: the manifest's check comes first, and what it says of writing counts unless the test says.
 func TestRuleTestFit(t *testing.T) {
 	e := load(t, permitAll+`@id("ro") @reason("nothing is written") forbid (principal, action, resource) when { context.writes };`)
-	fit := func(id bailey.CapabilityID, in map[string]any) (map[string]any, bool, error) {
+	reach := map[string][]string{"far": {"a.example:443"}}
+	fit := func(id bailey.CapabilityID, in map[string]any) (map[string]any, bool, []string, error) {
 		if in["repo"] == "bad" {
-			return nil, false, errors.New("input /repo: is bad")
+			return nil, false, nil, errors.New("input /repo: is bad")
 		}
-		return map[string]any{"repo": in["repo"], "limit": json.Number("3")}, in["repo"] == "w", nil
+		return map[string]any{"repo": in["repo"], "limit": json.Number("3")}, in["repo"] == "w", reach[fmt.Sprint(in["repo"])], nil
 	}
 	failed := e.Test(parseTests(t, `tests:
 - {call: git.status, input: {repo: r, limit: "3"}, expect: allow}
@@ -76,6 +77,9 @@ func TestRuleTestFit(t *testing.T) {
 - {call: git.status, input: {repo: w}, writes: false, expect: allow}
 - {call: git.status, input: {repo: r}, writes: true, expect: deny}
 - {call: git.status, input: {repo: bad}, expect: deny}
+- {call: git.status, input: {repo: far}, expect: deny}
+- {call: git.status, input: {repo: far}, egress: [], expect: allow}
+- {call: git.status, input: {repo: r}, egress: ["a.example:443"], expect: deny}
 `), fit)
 	if len(failed) != 1 || failed[0].Source != "main.test.yaml:6" || !strings.Contains(failed[0].Reason, "before any rule sees it: input /repo: is bad") {
 		t.Errorf("%v", failed)
@@ -93,27 +97,28 @@ func TestRuleTestDefaults(t *testing.T) {
 		t.Fatal("the default is no Wednesday")
 	}
 	for text, want := range map[string]func(*bailey.Request){
-		"":                           func(*bailey.Request) {},
-		"agent: codex":               func(r *bailey.Request) { r.Principal.Agent = "codex" },
-		"person: ada":                func(r *bailey.Request) { r.Principal.Person = "ada" },
-		`person: ""`:                 func(*bailey.Request) {},
-		"roles: [a, b]":              func(r *bailey.Request) { r.Principal.Roles = []string{"a", "b"} },
-		"organisation: acme":         func(r *bailey.Request) { r.Principal.Organisation = "acme" },
-		"target: host:web1":          func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} },
-		"target: sandbox:a:b":        func(r *bailey.Request) { r.Target = bailey.Target{Kind: "sandbox", Name: "a:b"} },
-		`at: "2026-11-20T14:00:00Z"`: func(r *bailey.Request) { r.Time = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC) },
-		"at: Saturday 23:30":         func(r *bailey.Request) { r.Time = time.Date(2026, 1, 10, 23, 30, 0, 0, time.UTC) },
-		"at: Wednesday 00:00":        func(r *bailey.Request) { r.Time = time.Date(2026, 1, 7, 0, 0, 0, 0, time.UTC) },
-		"cage: none":                 func(r *bailey.Request) { r.Cage = "none" },
-		"absent: [landlock]":         func(r *bailey.Request) { r.Absent = []string{"landlock"} },
-		"changed: true":              func(r *bailey.Request) { r.Changed = true },
-		"dir: /w":                    func(r *bailey.Request) { r.Dir = "/w" },
-		"paths: {repo: /w}":          func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w"} },
-		"restores: [JWT]":            func(r *bailey.Request) { r.Restores = []string{"JWT"} },
-		"unattended: true":           func(r *bailey.Request) { r.Session.Unattended = true },
-		"environment: production":    func(r *bailey.Request) { r.Environ = "production" },
-		"profile: work":              func(r *bailey.Request) { r.Profile = "work" },
-		"approvals: [x]":             func(r *bailey.Request) { r.Approvals = []bailey.RuleID{"x"} },
+		"":                            func(*bailey.Request) {},
+		"agent: codex":                func(r *bailey.Request) { r.Principal.Agent = "codex" },
+		"person: ada":                 func(r *bailey.Request) { r.Principal.Person = "ada" },
+		`person: ""`:                  func(*bailey.Request) {},
+		"roles: [a, b]":               func(r *bailey.Request) { r.Principal.Roles = []string{"a", "b"} },
+		"organisation: acme":          func(r *bailey.Request) { r.Principal.Organisation = "acme" },
+		"target: host:web1":           func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} },
+		"target: sandbox:a:b":         func(r *bailey.Request) { r.Target = bailey.Target{Kind: "sandbox", Name: "a:b"} },
+		`at: "2026-11-20T14:00:00Z"`:  func(r *bailey.Request) { r.Time = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC) },
+		"at: Saturday 23:30":          func(r *bailey.Request) { r.Time = time.Date(2026, 1, 10, 23, 30, 0, 0, time.UTC) },
+		"at: Wednesday 00:00":         func(r *bailey.Request) { r.Time = time.Date(2026, 1, 7, 0, 0, 0, 0, time.UTC) },
+		"cage: none":                  func(r *bailey.Request) { r.Cage = "none" },
+		"absent: [landlock]":          func(r *bailey.Request) { r.Absent = []string{"landlock"} },
+		"changed: true":               func(r *bailey.Request) { r.Changed = true },
+		"dir: /w":                     func(r *bailey.Request) { r.Dir = "/w" },
+		"paths: {repo: /w}":           func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w"} },
+		"restores: [JWT]":             func(r *bailey.Request) { r.Restores = []string{"JWT"} },
+		"egress: [\"a.example:443\"]": func(r *bailey.Request) { r.Egress = []string{"a.example:443"} },
+		"unattended: true":            func(r *bailey.Request) { r.Session.Unattended = true },
+		"environment: production":     func(r *bailey.Request) { r.Environ = "production" },
+		"profile: work":               func(r *bailey.Request) { r.Profile = "work" },
+		"approvals: [x]":              func(r *bailey.Request) { r.Approvals = []bailey.RuleID{"x"} },
 		`input: {a: 1, "b": [x, {c: true}]}`: func(r *bailey.Request) {
 			r.Input = map[string]any{"a": json.Number("1"), "b": []any{"x", map[string]any{"c": true}}}
 		},

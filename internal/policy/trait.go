@@ -42,6 +42,7 @@ func traitsOf(a *action) []trait {
 		{name: "unattended", expr: "context.unattended", most: maxShort},
 		{name: "dir", expr: "context.dir", most: maxPlace}, {name: "paths", expr: "context.paths", set: true, most: maxPlace},
 		{name: "restores", expr: "context.restores", set: true, most: maxShort},
+		{name: "egress", expr: "context.egress", set: true, most: maxPlace},
 	}
 	for _, f := range a.input.fields {
 		if f.shape == nil || f.shape.kind > flag || invisible(f.name) {

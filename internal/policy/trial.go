@@ -10,7 +10,7 @@ import (
 
 // Fit checks and types an input as the manifest of the capability does, and says whether the call would open a place
 // for writing.
-type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, err error)
+type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, egress []string, err error)
 
 // Failure is a rule test that does not hold.
 type Failure struct {
@@ -92,8 +92,12 @@ func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
 	}
 	if fit != nil {
 		var err error
-		if r.Input, r.Writes, err = fit(r.Capability, r.Input); err != nil {
+		var egress []string
+		if r.Input, r.Writes, egress, err = fit(r.Capability, r.Input); err != nil {
 			return bailey.Decision{}, fmt.Errorf("the call is refused before any rule sees it: %w", err)
+		}
+		if !t.Reaches {
+			r.Egress = egress
 		}
 	}
 	if t.Writes != nil {

@@ -191,7 +191,14 @@ func (q Question) ground() []field {
 		{label: "contents", text: q.Contents},
 	}
 	for _, l := range q.Leases {
-		out = append(out, field{label: "lends", text: fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, long(l.TTL))})
+		text := fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, long(l.TTL))
+		if in := l.Inject; in != nil {
+			text += fmt.Sprintf(", injected on the way to %s in %s; the tool has a placeholder", strings.Join(in.To, ", "), strings.Join(slices.Concat(in.Headers, in.Query), ", "))
+		}
+		out = append(out, field{label: "lends", text: text})
+	}
+	for _, place := range q.Egress {
+		out = append(out, field{label: "reaches", text: place})
 	}
 	return append(out,
 		field{label: "program", text: q.Binary.Text + " " + q.BinaryDigest},

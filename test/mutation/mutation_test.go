@@ -223,6 +223,7 @@ func TestMutations(t *testing.T) {
 	}
 	for _, m := range mutations {
 		t.Run(m.law, func(t *testing.T) {
+			t.Parallel() // what notices by waiting waits beside the others
 			out, err := withMutation(t, root, m.file, m.old, m.new, m.tests)
 			if err == nil {
 				t.Fatalf("%s was broken and no test in %s noticed", m.file, m.tests)

@@ -67,6 +67,8 @@ type Scene struct {
 	Only   []string // names of the probes to run; none means all that share a run
 
 	Maskless bool // nothing in the places is masked
+	Net      bool // the cage has a network: sockets of its own loopback, and nobody there
+	Wall     bool // the cage is an agent's
 
 	Secret string // a file outside that everybody may read
 	RO, RW string // places

@@ -13,7 +13,7 @@ import (
 // network are attempts to talk to anybody outside the cage.
 func network() []Probe {
 	dial := func(name, network string, address func(*Scene) string) Probe {
-		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return dialed(network, address(s)) }}
+		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return s.dialed(network, address(s)) }}
 	}
 	in := func(dir func(*Scene) string, name string) func(*Scene) string {
 		return func(s *Scene) string { return filepath.Join(dir(s), name) }
@@ -32,7 +32,14 @@ func network() []Probe {
 		dial("socket-in-writable-place", "unix", in(rw, Stream)),
 		dial("datagrams-in-place", "unixgram", in(ro, Dgram)),
 		dial("docker", "unix", fixed("/var/run/docker.sock")),
-		{Name: "network/listen", try: func(*Scene) verdict { l, err := net.Listen("tcp", "127.0.0.1:0"); return listening(l, err) }},
+		{Name: "network/listen", try: func(s *Scene) verdict {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if s.Net && err == nil {
+				l.Close()
+				return held("it listens on the cage's own loopback")
+			}
+			return listening(l, err)
+		}},
 		{Name: "network/listen-in-place", try: func(s *Scene) verdict {
 			l, err := net.Listen("unix", filepath.Join(s.RW, "listener"))
 			return listening(l, err)
@@ -58,16 +65,27 @@ func network() []Probe {
 	return list
 }
 
-func dialed(network, address string) verdict {
+func (s *Scene) dialed(network, address string) verdict {
 	if address == "" {
 		return held("the host has no such address")
 	}
 	c, err := net.DialTimeout(network, address, 2*time.Second)
-	if err == nil {
-		c.Write([]byte("out of the cage"))
-		c.Close()
+	nobody := []unix.Errno{unix.ENETUNREACH}
+	if s.Net {
+		nobody = append(nobody, unix.ECONNREFUSED, unix.EADDRNOTAVAIL)
 	}
-	return refused(err, "somebody at "+address, unix.ENETUNREACH)
+	if err == nil {
+		_, err = c.Write([]byte("out of the cage"))
+		if s.Net && network == "udp" && err == nil { // to connect such a socket asks nobody
+			c.SetReadDeadline(time.Now().Add(2 * time.Second))
+			_, err = c.Read(make([]byte, 1))
+		}
+		c.Close()
+		if network != "udp" {
+			err = nil
+		}
+	}
+	return refused(err, "somebody at "+address, nobody...)
 }
 
 func listening(l net.Listener, err error) verdict {
@@ -80,13 +98,16 @@ func listening(l net.Listener, err error) verdict {
 
 // families tries every family of sockets with every type, or of pairs: the connected kinds of AF_UNIX stay.
 func families(pair bool) func(*Scene) verdict {
-	return func(*Scene) verdict {
+	return func(scene *Scene) verdict {
 		var s series
 		for family := range 64 {
 			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM, unix.SOCK_SEQPACKET, unix.SOCK_DCCP, unix.SOCK_PACKET} {
 				_, err := unix.Socket(family, kind, 0)
 				if pair {
 					_, err = unix.Socketpair(family, kind, 0)
+				}
+				if !pair && scene.Net && (family == unix.AF_INET || family == unix.AF_INET6) && (kind == unix.SOCK_STREAM || kind == unix.SOCK_DGRAM) {
+					continue
 				}
 				if pair && family == unix.AF_UNIX && (kind == unix.SOCK_STREAM || kind == unix.SOCK_SEQPACKET) {
 					continue

@@ -20,6 +20,8 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 		return 0, number(syscall.Mount("tmpfs", s.S[0], "tmpfs", uintptr(s.N[0]), s.S[1]))
 	case Proc:
 		return 0, number(syscall.Mount("proc", s.S[0], "proc", uintptr(s.N[0]), s.S[1]))
+	case Terminals:
+		return 0, number(syscall.Mount("devpts", s.S[0], "devpts", uintptr(s.N[0]), s.S[1]))
 	case Enter:
 		return 0, number(syscall.Chdir(s.S[0]))
 	case Dir:
@@ -44,12 +46,16 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 		return 0, setattr(fdcwd, s.S[0], 0, s.N[0])
 	case Pivot:
 		return 0, pivot()
+	case Loopback:
+		return 0, loopback()
+	case Listen:
+		return 0, offer(s)
 	}
 	return restrict(s)
 }
 
 // words and numbers hold how many arguments each operation needs at least.
 var words = [64]int{Tmpfs: 2, Fresh: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2, Lend: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1,
-	Reach: 1, Grant: 1, Become: 2}
+	Reach: 1, Grant: 1, Become: 2, Listen: 1, Terminals: 2}
 var numbers = [64]int{Tmpfs: 1, Fresh: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Lend: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1, Unshare: 1,
-	Ids: 2, Reach: 1, Grant: 4, Home: 1, Tasks: 2, Become: 2}
+	Ids: 2, Reach: 1, Grant: 4, Home: 1, Tasks: 2, Become: 2, Listen: 3, Terminals: 1}

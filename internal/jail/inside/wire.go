@@ -90,6 +90,9 @@ const (
 	Unshare           // N: namespaces that this thread leaves for new ones of its own
 	Lend              // S: "", path; N: which of the donated files, mode, size
 	Fresh             // as Tmpfs, of a directory that a warm helper makes anew for each call
+	Loopback          // the loopback interface goes up
+	Listen            // N: which of the listeners, IPv4 address, port; S: path, "" for an address. The gateway gets the socket
+	Terminals         // S: target, options; N: mount flags. A devpts of its own
 )
 
 // Step is one operation with its arguments.
@@ -107,6 +110,8 @@ const (
 	Failed  = 'F' // the number of the step, the errno; PID 1 ends
 	Started = 'S' // the tool runs unless Failed follows, or Done was reached
 	Exited  = 'X' // the tool's wait status, and from a helper the processor time it took, in µs; PID 1 ends
+
+	Socketed = 'N' // which listener; with it comes its socket
 
 	Listening = 'L' // a stage's to its keeper: with it comes a descriptor of seccomp(2)
 

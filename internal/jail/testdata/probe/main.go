@@ -64,20 +64,28 @@ var verbs = map[string]func([]string){
 		say(err)
 		fmt.Println(st.Uid, st.Gid)
 	},
-	"dial":    func(a []string) { _, err := net.DialTimeout(a[0], a[1], time.Second); say(err) },
-	"exit":    func(a []string) { var n int; fmt.Sscan(a[0], &n); os.Exit(n) },
-	"cat":     func([]string) { b := make([]byte, 1<<16); n, _ := os.Stdin.Read(b); os.Stdout.Write(b[:n]) },
-	"die":     func([]string) { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
-	"sleep":   func([]string) { time.Sleep(time.Minute) },
-	"flood":   flood,
-	"beat":    beat,
-	"daemon":  func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]) },
-	"hold":    func(a []string) { say(spawn(os.Stdout, "beat", a[0])); waitFor(a[0]) },
-	"deaf":    func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
-	"tidy":    tidy,
-	"attack":  func([]string) { attack() },
-	"bomb":    func([]string) { bomb() },
-	"killall": func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
+	"dial": func(a []string) { _, err := net.DialTimeout(a[0], a[1], time.Second); say(err) },
+	"talk": talk,
+	"idle": func(a []string) { // leaves a process that holds a connection
+		_, err := net.Dial(a[0], a[1])
+		say(err)
+		say(spawn(nil, "beat", a[2]))
+		waitFor(a[2])
+	},
+	"datagram": datagram,
+	"exit":     func(a []string) { var n int; fmt.Sscan(a[0], &n); os.Exit(n) },
+	"cat":      func([]string) { b := make([]byte, 1<<16); n, _ := os.Stdin.Read(b); os.Stdout.Write(b[:n]) },
+	"die":      func([]string) { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
+	"sleep":    func([]string) { time.Sleep(time.Minute) },
+	"flood":    flood,
+	"beat":     beat,
+	"daemon":   func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]) },
+	"hold":     func(a []string) { say(spawn(os.Stdout, "beat", a[0])); waitFor(a[0]) },
+	"deaf":     func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
+	"tidy":     tidy,
+	"attack":   func([]string) { attack() },
+	"bomb":     func([]string) { bomb() },
+	"killall":  func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
 	"killone": func([]string) {
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
 			if sig < 32 || sig > 34 { // the C library's own: see signals in package inside

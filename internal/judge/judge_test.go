@@ -1,4 +1,4 @@
-package hooked
+package judge
 
 import (
 	"bufio"

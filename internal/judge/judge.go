@@ -1,7 +1,7 @@
-// Package hooked decides what agents ask about before they do it themselves, outside of any cage. What an agent is about to
+// Package judge decides what agents ask about before they do it themselves, outside of any cage. What an agent is about to
 // do becomes calls of capabilities, and each goes through the gate as a dry run, with a receipt of its own; the strictest
 // answer holds. What a program does once it runs, nobody sees.
-package hooked
+package judge
 
 import (
 	"context"

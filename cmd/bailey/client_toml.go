@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"bailey"
+)
+
+// codexServer is the one table that init writes at the end of Codex's configuration, between two lines that say so. The file
+// stays a text; a parser says before and after whether it means what it should.
+type codexServer struct{}
+
+const codexNoun = "a server named " + serverName
+
+// block is the table as text, each line ended by eol.
+func (codexServer) block(command, eol string) string {
+	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex, which --undo takes away again\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
+		serverName, tomlString(command)), "\n", eol)
+}
+
+// means is what the table says to a parser.
+func (codexServer) means(command string) string {
+	return meaning(map[string]any{"command": command, "args": []any{"serve"}})
+}
+
+func (c codexServer) add(old []byte, command string) ([]byte, added, error) {
+	if old == nil {
+		return []byte(c.block(command, "\n")), addedFile, nil
+	}
+	config, have, err := readCodex(old)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case have != nil && meaning(have) == c.means(command):
+		return old, "", nil
+	case have != nil:
+		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + codexNoun + " already, and another one",
+			Hint: "bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
+	}
+	now := append(bytes.Clone(old), c.tail(old, command)...)
+	after, have, err := readCodex(now)
+	if err != nil || have == nil || meaning(have) != c.means(command) || meaning(after) != meaning(config) {
+		return nil, "", malformed("a table for " + serverName + " at its end would not mean what it should")
+	}
+	return now, addedServer, nil
+}
+
+// tail is what add puts behind a file: its first line end sets the table apart, or ends a last line that has none.
+func (c codexServer) tail(old []byte, command string) string {
+	eol := "\n"
+	if bytes.Contains(old, []byte("\r\n")) {
+		eol = "\r\n"
+	}
+	if len(old) == 0 {
+		return c.block(command, eol)
+	}
+	return eol + c.block(command, eol)
+}
+
+func (c codexServer) remove(old []byte, command string, what added) ([]byte, error) {
+	config, have, err := readCodex(old)
+	switch {
+	case err != nil:
+		return nil, err
+	case have == nil:
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + codexNoun, Hint: "there is nothing to undo"}
+	}
+	for _, eol := range []string{"\r\n", "\n"} {
+		block := c.block(command, eol)
+		before, behind, ok := strings.Cut(string(old), block)
+		if !ok {
+			continue
+		}
+		if what == addedServer && before != "" {
+			if before, ok = strings.CutSuffix(before, eol); !ok {
+				break
+			}
+		}
+		if what == addedFile && before+behind == "" {
+			return nil, nil
+		}
+		now := []byte(before + behind)
+		if after, have, err := readCodex(now); err == nil && have == nil && meaning(after) == meaning(config) {
+			return now, nil
+		}
+		break
+	}
+	return nil, changedSince(codexNoun)
+}
+
+// readCodex is what a configuration means, without the server of our name, and that server; nil where there is none.
+func readCodex(text []byte) (config map[string]any, server any, err error) {
+	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
+		return nil, nil, malformed("it begins with a byte order mark")
+	}
+	if err := toml.Unmarshal(text, &config); err != nil {
+		return nil, nil, malformed("it is not TOML: " + err.Error())
+	}
+	value, ok := config["mcp_servers"]
+	if !ok {
+		return config, nil, nil
+	}
+	servers, ok := value.(map[string]any)
+	if !ok {
+		return nil, nil, malformed("mcp_servers in it is not a table")
+	}
+	servers = maps.Clone(servers)
+	server = servers[serverName]
+	delete(servers, serverName)
+	config["mcp_servers"] = servers
+	if len(servers) == 0 {
+		delete(config, "mcp_servers")
+	}
+	return config, server, nil
+}
+
+// meaning is a value as text, in which keys are sorted and two that mean the same are the same.
+func meaning(v any) string { return fmt.Sprintf("%#v", v) }
+
+// tomlString is a basic string of TOML.
+func tomlString(s string) string {
+	var out strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			fmt.Fprintf(&out, `\%c`, r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return `"` + out.String() + `"`
+}

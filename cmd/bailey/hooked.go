@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Whether Claude Code asks Bailey before each use of a tool is found out by doing what it would do: reading the files that it
+// reads, and running the line that they name. What another program answers is no answer.
+
+// hookPatience bounds one answer of the hook; a call of it takes milliseconds.
+const hookPatience = 5 * time.Second
+
+// settingsFile is one of those that Claude Code reads hooks from.
+type settingsFile struct {
+	path    string
+	managed bool // by whoever runs the machine
+}
+
+// settingsFiles are those that hold for a directory.
+func settingsFiles(dir string) []settingsFile {
+	var files []settingsFile
+	for _, system := range managedDirs() {
+		more, _ := filepath.Glob(filepath.Join(system, "managed-settings.d", "*.json")) // the pattern is well formed
+		for _, file := range append([]string{filepath.Join(system, "managed-settings.json")}, more...) {
+			files = append(files, settingsFile{file, true})
+		}
+	}
+	user := os.Getenv("CLAUDE_CONFIG_DIR")
+	if home, err := os.UserHomeDir(); user == "" && err == nil {
+		user = filepath.Join(home, ".claude")
+	}
+	if user != "" {
+		files = append(files, settingsFile{filepath.Join(user, "settings.json"), false})
+	}
+	for _, name := range []string{"settings.json", "settings.local.json"} {
+		files = append(files, settingsFile{filepath.Join(dir, ".claude", name), false})
+	}
+	return files
+}
+
+// hookLine is the line of ours that Claude Code runs for every tool, as its files say; the error is why there is none.
+func hookLine(files []settingsFile, ours func(command string) bool) (string, error) {
+	line, other := "", error(nil)
+	onlyManaged := false
+	for _, f := range files {
+		text, err := readConfig(f.path)
+		if err != nil {
+			return "", fmt.Errorf("%s cannot be read: %w", f.path, err)
+		}
+		if text == nil {
+			continue
+		}
+		s, err := readHooks(text)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%s cannot be read as settings: %w", f.path, err)
+		case s.disabled:
+			return "", fmt.Errorf("%s has disableAllHooks", f.path)
+		case f.managed && s.onlyManaged:
+			onlyManaged = true
+		case onlyManaged && !f.managed:
+			continue
+		}
+		for _, l := range s.lines {
+			switch word, ok := judgeWord(l); {
+			case ok && ours(word):
+				line = l
+			case ok || strings.Contains(l, "judge claude-code"):
+				other = fmt.Errorf("%s runs %q, which is not this program: another program answers", f.path, l)
+			}
+		}
+	}
+	switch {
+	case line != "":
+		return line, nil
+	case other != nil:
+		return "", other
+	case onlyManaged:
+		return "", errors.New("hooks are managed for this machine, and Bailey's is none of them")
+	}
+	return "", errors.New("none of its settings asks bailey judge before every tool")
+}
+
+// hookSettings is what matters of one file.
+type hookSettings struct {
+	disabled, onlyManaged bool
+	lines                 []string // that run before every tool
+}
+
+// readHooks reads keys as Claude Code does: by their exact names. A hook with a key that is not known here may be one that
+// does not hold anything up, and is not counted.
+func readHooks(text []byte) (s hookSettings, err error) {
+	var top, hooks map[string]json.RawMessage
+	var lists []map[string]json.RawMessage
+	if err = json.Unmarshal(text, &top); err != nil {
+		return s, err
+	}
+	for key, to := range map[string]any{"disableAllHooks": &s.disabled, "allowManagedHooksOnly": &s.onlyManaged, "hooks": &hooks} {
+		if err = unmarshalKey(top, key, to); err != nil {
+			return s, err
+		}
+	}
+	if err = unmarshalKey(hooks, "PreToolUse", &lists); err != nil {
+		return s, err
+	}
+	for _, list := range lists {
+		var pattern string
+		var commands []map[string]json.RawMessage
+		if err = errors.Join(unmarshalKey(list, "matcher", &pattern), unmarshalKey(list, "hooks", &commands)); err != nil {
+			return s, err
+		}
+		for _, c := range commands {
+			var kind, line string
+			known := len(c)
+			for key, to := range map[string]any{"type": &kind, "command": &line, "timeout": new(float64), "statusMessage": new(string)} {
+				if _, ok := c[key]; ok {
+					known--
+				}
+				if err = unmarshalKey(c, key, to); err != nil {
+					return s, err
+				}
+			}
+			if (pattern == "" || pattern == "*") && kind == "command" && known == 0 {
+				s.lines = append(s.lines, line)
+			}
+		}
+	}
+	return s, nil
+}
+
+func unmarshalKey(from map[string]json.RawMessage, key string, to any) error {
+	raw, ok := from[key]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
+// judgeWord is the command of a line that init could have written.
+func judgeWord(line string) (string, bool) {
+	word, ok := strings.CutSuffix(line, judgeLine("x")[1:])
+	if inner, quoted := strings.CutPrefix(word, "'"); ok && quoted {
+		word = strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
+	}
+	return word, ok && judgeLine(word) == line
+}
+
+// isSelf tells whether a command is this very program.
+func isSelf(command string) bool {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	here, err2 := statSelf()
+	return err == nil && err2 == nil && os.SameFile(there, here)
+}
+
+// hookTrials are uses of tools whose answers nobody's policy changes.
+var hookTrials = []struct{ what, tool, input, want string }{
+	{"an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`, "deny"},
+	{"a list of things to do", "TodoWrite", `{"todos":[]}`, "allow"},
+}
+
+// tryHook runs the line as Claude Code does; the error is what it answered wrongly.
+func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tried []trial, err error) {
+	for _, h := range hookTrials {
+		said, why := askHook(ctx, line, dir, h.tool, h.input, patience)
+		t := trial{Name: "hook " + h.want, Held: said == h.want, Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
+		if why != nil {
+			t.Tried = fmt.Sprintf("asked it for %s: %v", h.what, why)
+		}
+		if tried = append(tried, t); !t.Held {
+			return tried, fmt.Errorf("its hook should %s %s, and does not: %s", h.want, h.what, t.Tried)
+		}
+	}
+	return tried, nil
+}
+
+// answerBytes bounds what is read of an answer.
+const answerBytes = 1 << 20
+
+func askHook(ctx context.Context, line, dir, tool, input string, patience time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	question, err := json.Marshal(map[string]any{"session_id": "bailey-status", "transcript_path": "", "cwd": dir, "permission_mode": "default",
+		"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": json.RawMessage(input)})
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.WaitDelay = dir, append(os.Environ(), "CLAUDE_PROJECT_DIR="+dir), bytes.NewReader(question), patience
+	var said, complaint limited
+	cmd.Stdout, cmd.Stderr = &said, &complaint
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("no answer within %v", patience)
+	case errors.As(err, &exit) && exit.ExitCode() == 2: // Claude Code takes it for a no
+		return "deny", nil
+	case err != nil:
+		return "", fmt.Errorf("%w: %s", err, visible(strings.TrimSpace(complaint.String())))
+	}
+	var answer struct {
+		Output struct {
+			Event    string `json:"hookEventName"`
+			Decision string `json:"permissionDecision"`
+		} `json:"hookSpecificOutput"`
+	}
+	if err := json.Unmarshal(said.Bytes(), &answer); err != nil || answer.Output.Event != "PreToolUse" {
+		return "", fmt.Errorf("it said %s", visible(fmt.Sprintf("%.200q", said.String())))
+	}
+	if !slices.Contains([]string{"allow", "ask", "deny"}, answer.Output.Decision) {
+		return "", fmt.Errorf("it decided %s", visible(fmt.Sprintf("%.200q", answer.Output.Decision)))
+	}
+	return answer.Output.Decision, nil
+}
+
+// limited keeps the beginning of what is written.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), answerBytes-min(answerBytes, l.Len()))])
+	return len(p), nil
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// networkChange is how the places change that cages reach, for the difference that init shows. Of each place that is wider
+// from now on it says so.
+func networkChange(old, now gateway.Network) string {
+	words := difference(networkLines(old), networkLines(now))
+	for _, r := range now.Endpoints {
+		was := old.With(bailey.Endpoint{Host: r.Host, Port: r.Port})
+		if r.Private && !was.Private {
+			words += fmt.Sprintf("  ! %s may have an address inside your network from now on\n", r)
+		}
+		if r.Plain && !was.Plain {
+			words += fmt.Sprintf("  ! what is said to %s need not be encrypted, and nobody looks at it\n", r)
+		}
+	}
+	return words
+}
+
+func networkLines(n gateway.Network) string {
+	var list []string
+	if n.Upstream != "" {
+		line := "network by the proxy " + n.Upstream
+		if n.ByName {
+			line += ", which resolves names: what address they have is not checked here"
+		}
+		list = append(list, line)
+	}
+	for _, r := range n.Endpoints {
+		line := "network endpoint " + r.Words()
+		if len(r.For) > 0 {
+			line += ", for " + strings.Join(r.For, " ")
+		}
+		list = append(list, line)
+	}
+	return strings.Join(list, "\n")
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"bailey/internal/gateway"
+)
+
+// wallTrials are the ways out of a wall, those first whose trial leaves nothing behind. A process is confined when each is
+// closed; what a variable or a file says of it is not asked.
+func wallTrials() []func(ctx context.Context, dir string) trial {
+	return []func(context.Context, string) trial{tryNetwork, tryGateway, trySecrets, tryTrace, tryNamespace, tryWrite}
+}
+
+// tryNetwork asks for a route to addresses that are nobody's (RFC 5737, RFC 3849). Nothing is sent.
+func tryNetwork(context.Context, string) trial {
+	var last error
+	for _, to := range []string{"192.0.2.1:443", "[2001:db8::1]:443"} {
+		c, err := net.Dial("udp", to)
+		if err == nil {
+			c.Close()
+			return trial{"network", false, "asked for a route to " + to + ": there is one past the proxy"}
+		}
+		if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !refusedBy(err) {
+			return trial{"network", false, fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err)}
+		}
+		last = err
+	}
+	return trial{"network", true, fmt.Sprintf("asked for a route to the outside: %v", last)}
+}
+
+// refusedBy tells of an error that says no, and not that something else is in the way.
+func refusedBy(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSYS) ||
+		errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, fs.ErrNotExist)
+}
+
+// wallHomes are directories that may be a person's home.
+func wallHomes() []string {
+	homes := append(gateway.Homes(), "/root")
+	more, _ := filepath.Glob("/home/*") // the pattern is well formed
+	return append(homes, more...)
+}
+
+// tryGateway looks for a home of Bailey's, and for the socket in it that takes operator verbs.
+func tryGateway(context.Context, string) trial {
+	var list []gateway.Home
+	if home, err := gateway.FindHome(); err == nil {
+		list = append(list, home)
+	}
+	for _, dir := range wallHomes() {
+		list = append(list, gateway.Home(filepath.Join(dir, ".bailey")))
+	}
+	for _, home := range list {
+		if c, err := net.Dial("unix", home.Socket()); err == nil {
+			c.Close()
+			return trial{"gateway", false, "connected to " + home.Socket() + ": it takes operator verbs"}
+		}
+		if what := opened(string(home)); what != "" {
+			return trial{"gateway", false, what}
+		}
+	}
+	return trial{"gateway", true, fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list))}
+}
+
+// trySecrets opens what no cage shows: keys, tokens, and the sockets of agents and daemons.
+func trySecrets(context.Context, string) trial {
+	home, err := gateway.FindHome()
+	if err != nil {
+		home = "/nonexistent"
+	}
+	masks := gateway.Masks(home, wallHomes())
+	for _, path := range masks {
+		if what := opened(path); what != "" {
+			return trial{"secrets", false, what}
+		}
+	}
+	return trial{"secrets", true, fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
+}
+
+// opened says what could be got at path, "" for nothing: an empty directory is what hides another.
+func opened(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return ""
+	case info.IsDir():
+		if entries, err := os.ReadDir(path); err == nil && len(entries) > 0 {
+			return "listed " + path
+		}
+	case info.Mode()&fs.ModeSocket != 0:
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return "connected to " + path
+		}
+	case info.Mode().IsRegular() && info.Size() > 0:
+		if f, err := os.Open(path); err == nil {
+			f.Close()
+			return "opened " + path
+		}
+	}
+	return ""
+}
+
+// tryTrace starts a child that asks to be traced.
+func tryTrace(context.Context, string) trial {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	return tryStart("trace", "trace a process", &syscall.SysProcAttr{Ptrace: true})
+}
+
+// tryNamespace starts a child in a user namespace of its own: there it has every capability.
+func tryNamespace(context.Context, string) trial {
+	return tryStart("namespace", "make a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
+}
+
+// tryStart starts a child in a way that a wall refuses. One that does not start in the ordinary way either proves nothing.
+func tryStart(name, what string, attr *syscall.SysProcAttr) trial {
+	if err := startChild(nil); err != nil {
+		return trial{name, false, fmt.Sprintf("started no child to try it with: %v", err)}
+	}
+	if err := startChild(attr); err != nil {
+		return trial{name, refusedBy(err), fmt.Sprintf("tried to %s: %v", what, err)}
+	}
+	return trial{name, false, "tried to " + what + ", and could"}
+}
+
+// startChild starts a program that is sure to be there, and ends it at once.
+func startChild(attr *syscall.SysProcAttr) error {
+	program, err := os.Executable()
+	for _, name := range []string{os.Args[0], "true"} { // the first asks /proc, which a wall may be without
+		if err != nil {
+			program, err = exec.LookPath(name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, "--version")
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	cmd.Process.Kill()
+	cmd.Wait() // it was killed
+	return nil
+}
+
+// tryWrite makes a file beside the project and in directories of the machine.
+func tryWrite(_ context.Context, dir string) trial {
+	places := []string{"/", "/etc", "/usr", "/usr/local", "/opt"}
+	if top := projectTop(dir); top != "/" {
+		places = append(places, filepath.Dir(top))
+	}
+	for _, place := range places {
+		f, err := os.CreateTemp(place, ".bailey-status-")
+		if err == nil {
+			os.Remove(f.Name())
+			f.Close()
+			return trial{"write", false, "made a file in " + place}
+		}
+		if !refusedBy(err) {
+			return trial{"write", false, fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err)}
+		}
+	}
+	return trial{"write", true, fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written", len(places))}
+}
+
+// projectTop is the directory that holds .git, or dir.
+func projectTop(dir string) string {
+	for at := dir; at != "/"; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+	}
+	return dir
+}

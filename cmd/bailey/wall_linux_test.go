@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bailey/internal/ktest"
+)
+
+// TestConfinedIsTried: in a real cage every way out is tried and found closed; outside, with all that says otherwise, none is
+// believed.
+func TestConfinedIsTried(t *testing.T) {
+	ktest.Require(t, "userns", "netns", "landlock", "seccomp")
+	y := newYard(t)
+	dir, err := os.MkdirTemp("", "bailey-wall-") // the cage's user reaches it, unlike the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, err := os.ReadFile(y.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(dir, "bailey")
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(inside, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	y.env = append(y.env, "BAILEY_OPERATOR=1")
+	if said := y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status"); !strings.Contains(said, "confined: 6 ways out were tried") ||
+		!strings.Contains(said, walled) || strings.Contains(said, "walk around") {
+		t.Errorf("in a cage: %s", said)
+	}
+	y.env = append(y.env, callsVariable+"=/run/bailey/calls.sock")
+	for where, said := range map[string]string{
+		"in":      y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status", "--json"),
+		"outside": y.must(y.program, "status", "--json"),
+	} {
+		var s status
+		if err := json.Unmarshal([]byte(said), &s); err != nil || len(s.Agents) == 0 || len(s.Agents[0].Tried) != len(wallTrials()) {
+			t.Fatalf("%s: %v, %s", where, err, said)
+		}
+		a := s.Agents[0]
+		if (a.State == confined) != (where == "in") || (a.State == open) != (where == "outside") || (a.Cure == "") != (where == "in") {
+			t.Errorf("%s: %+v", where, a)
+		}
+		for _, try := range a.Tried {
+			if try.Held != (where == "in") && (where == "in" || try.Name == "gateway") {
+				t.Errorf("%s: %+v", where, try)
+			}
+		}
+	}
+}
+
+// TestOpened: nothing is got from what is not there, empty, or closed.
+func TestOpened(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if what := opened(file) + opened(dir); what != "" {
+		t.Error(what)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if what := opened(file); what != "" {
+		t.Errorf("an empty file: %s", what)
+	}
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if opened(file) == "" || opened(dir) == "" {
+		t.Error("a file that can be read is taken for closed")
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"net/url"
+	"slices"
+
+	"bailey"
+	"bailey/internal/egress"
+	"bailey/internal/gateway"
+	"bailey/pack"
+)
+
+// ways makes the ways out of cages, as the settings of the time of the call have them.
+type ways struct {
+	settings func() gateway.Network
+	world    egress.WayConfig // names, routes and authorities; its zero value is this machine's
+}
+
+// Plan adds to what a manifest names what settings say of it. What they do not open is refused before policy is asked: it
+// would be refused in any case, and here the words are about the call.
+func (w ways) Plan(m *pack.Capability, places []string) (*bailey.Network, error) {
+	said := w.settings()
+	all := said.For(string(m.ID))
+	for _, place := range places {
+		e, err := bailey.ParseEndpoint(place)
+		if err != nil {
+			return nil, err
+		}
+		if e = said.With(e); !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	n, err := egress.Plan(all)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: string(m.ID) + " cannot have its network: " + err.Error(), Hint: bailey.HintOf(err)}
+	}
+	return n, nil
+}
+
+func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
+	c := w.world
+	c.Network, c.Inject = n, inject
+	said := w.settings()
+	if c.ByName = said.ByName; said.Upstream != "" {
+		u, err := url.Parse(said.Upstream)
+		if err != nil {
+			return nil, err
+		}
+		c.Upstream = u
+	}
+	if c.Authorities == nil {
+		var err error
+		if c.Authorities, err = egress.Authorities(); err != nil {
+			return nil, err
+		}
+	}
+	return egress.NewWay(c)
+}
+
+// network is what settings say of it; without a desk, nothing.
+func (s *stack) network() gateway.Network {
+	if s.desk == nil {
+		return gateway.Network{}
+	}
+	return s.desk.settings.Applied().Network
+}

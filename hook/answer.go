@@ -1,0 +1,118 @@
+package hook
+
+import (
+	"bytes"
+	"fmt"
+
+	"bailey"
+)
+
+// Answer is what a hook says of an event. Its zero value lets the event go on as it is.
+type Answer struct {
+	Block   bool   // the prompt or the call shall not go on; elsewhere it is a soft failure
+	Message string // for the person: why it is blocked, or what they should know
+	// Updated takes the place of the prompt or the content (a string), of the tool's input (map[string]any) or of its
+	// result (anything but nil). nil leaves it.
+	Updated any
+}
+
+// key is where an answer has what it changed.
+func (n Name) key() string {
+	switch n {
+	case OnUserPromptSubmit, OnPreToolUse:
+		return "updatedInput"
+	case OnAssistantMessageRender, OnPostToolUse:
+		return "updatedOutput"
+	}
+	return ""
+}
+
+// EncodeAnswer is what a hook writes on stdout in answer to an event, and its exit code.
+func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
+	type specific struct {
+		Name   Name `json:"hookEventName"`
+		Input  any  `json:"updatedInput,omitzero"`
+		Output any  `json:"updatedOutput,omitzero"`
+	}
+	var w struct {
+		Message  string    `json:"systemMessage,omitempty"`
+		Specific *specific `json:"hookSpecificOutput,omitempty"`
+	}
+	w.Message = a.Message
+	switch _, fits := e.with(a.Updated); {
+	case a.Block:
+		exit = exitBlock
+	case a.Updated == nil:
+	case !fits:
+		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to %T", e.Name(), a.Updated), Hint: takes(e.Name())}
+	case e.Name().key() == "updatedInput":
+		w.Specific = &specific{Name: e.Name(), Input: a.Updated}
+	default:
+		w.Specific = &specific{Name: e.Name(), Output: a.Updated}
+	}
+	frame, err = encode(fmt.Sprintf("the answer to %s", e.Name()), w)
+	return frame, exit, err
+}
+
+// DecodeAnswer reads what a hook wrote on stdout in answer to an event. A key that it does not know is an error: it may have been meant
+// to change or to stop something. Nothing but white space is the zero Answer.
+func DecodeAnswer(e Event, stdout []byte) (a Answer, err error) {
+	if len(stdout) <= MaxFrame && len(bytes.Trim(stdout, " \t\r\n")) == 0 {
+		return a, nil
+	}
+	t, root, err := parse("the answer", stdout)
+	if err != nil {
+		return Answer{}, err
+	}
+	goOn := true
+	err = t.each(root, "an answer", readers{
+		"continue":           of(t, &goOn, "a boolean"),
+		"systemMessage":      of(t, &a.Message, "a string"),
+		"hookSpecificOutput": func(n node) error { return t.specific(n, e, &a) },
+	}, false)
+	if err != nil {
+		return Answer{}, err
+	}
+	a.Block = !goOn
+	return a, nil
+}
+
+// specific wants the answer to be to this event, whichever way it says so.
+func (t *text) specific(n node, e Event, a *Answer) error {
+	var name string
+	update := func(n node) error {
+		if key := e.Name().key(); n.name != key {
+			return t.errorAt(n.keyAt, fmt.Sprintf("%s is in no answer to %s", n.name, e.Name()), takes(e.Name()))
+		}
+		v := n.plain()
+		if _, fits := e.with(v); !fits {
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kind(), e.Name()), takes(e.Name()))
+		}
+		a.Updated = v
+		return nil
+	}
+	err := t.each(n, "hookSpecificOutput", readers{
+		"hookEventName": of(t, &name, "a string"),
+		"updatedInput":  update,
+		"updatedOutput": update,
+	}, false)
+	if err == nil && n.has("hookEventName") && name != string(e.Name()) {
+		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()), "give back the hook_event_name that was asked about")
+	}
+	return err
+}
+
+// takes says what may be changed of an event.
+func takes(n Name) string {
+	switch n {
+	case OnUserPromptSubmit:
+		return "updatedInput is the new prompt, a string"
+	case OnPreToolUse:
+		return "updatedInput is the tool's new input, an object"
+	case OnAssistantMessageRender:
+		return "updatedOutput is the new content, a string"
+	case OnPostToolUse:
+		return "updatedOutput is the tool's new result, anything but null"
+	}
+	return fmt.Sprintf("%s has nothing to change; leave hookSpecificOutput out", n)
+}

@@ -1,0 +1,182 @@
+package hook
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+)
+
+// DefaultTimeout is a hook's time where hooks.json says none. MaxTimeout is the most that it may say.
+const (
+	DefaultTimeout = 10 * time.Second
+	MaxTimeout     = 10 * time.Minute
+)
+
+// Config is what hooks.json says. Its zero value has no hooks.
+type Config struct {
+	Hooks []Hook // in the file's order, which is that of a chain
+}
+
+// Hook is one program at one event. Its zero value is in a cage, without network, and may write nothing.
+type Hook struct {
+	Event       Name
+	Argv        []string // the program, an absolute path or a bare name, and its arguments
+	Timeout     time.Duration
+	Env         []string // names that it gets of the environment
+	Unsandboxed bool     // it runs without a cage
+	Matcher     string   // which tools' events it is asked about; "" is all
+	Read, Write []string // absolute paths, beyond what every hook has
+	Network     []bailey.Endpoint
+	OnFailure   OnFailure
+	Line        int // where it stands in hooks.json
+}
+
+// Folder is the directory of the hook's own that it may read: "" where its program is a bare name.
+func (h Hook) Folder() string {
+	if len(h.Argv) == 0 || !absolute(h.Argv[0]) {
+		return ""
+	}
+	return filepath.Dir(h.Argv[0])
+}
+
+// Matches reports whether the hook is asked about an event.
+func (h Hook) Matches(e Event) bool {
+	switch e := e.(type) {
+	case PreToolUse:
+		return h.Event == e.Name() && glob(h.Matcher, e.ToolName)
+	case PostToolUse:
+		return h.Event == e.Name() && glob(h.Matcher, e.ToolName)
+	}
+	return h.Event == e.Name()
+}
+
+// For are the hooks that are asked about an event, in their order.
+func (c Config) For(e Event) (chain []Hook) {
+	for _, h := range c.Hooks {
+		if h.Matches(e) {
+			chain = append(chain, h)
+		}
+	}
+	return chain
+}
+
+// ParseConfig reads hooks.json. home is what a leading ~/ stands for; unless it is absolute, nothing.
+func ParseConfig(data []byte, home string) (c Config, err error) {
+	if !absolute(home) {
+		home = ""
+	}
+	t, root, err := parse("hooks.json", data)
+	if err != nil {
+		return Config{}, err
+	}
+	events := readers{}
+	for _, name := range Names() {
+		events[string(name)] = func(n node) error {
+			if n.value != array {
+				return t.errorAt(n.at, fmt.Sprintf("%s is %s, not a list of hooks", name, n.kind()), "write [{…}]")
+			}
+			for _, m := range n.members {
+				h, err := t.hook(m, name, home)
+				if err != nil {
+					return err
+				}
+				c.Hooks = append(c.Hooks, h)
+			}
+			return nil
+		}
+	}
+	err = t.each(root, "hooks.json", readers{"hooks": func(n node) error { return t.each(n, "hooks", events, false) }}, false)
+	if err == nil && !root.has("hooks") {
+		err = t.errorAt(root.at, `hooks.json has no key "hooks"`, `write {"hooks": {}} where there are none`)
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+func (t *text) hook(n node, event Name, home string) (h Hook, err error) {
+	h = Hook{Event: event, Timeout: DefaultTimeout, Line: 1 + strings.Count(string(t.b[:n.at]), "\n")}
+	forms := 0
+	err = t.each(n, "a hook", readers{
+		"command":    func(n node) error { forms++; return t.command(n, home, &h.Argv) },
+		"argv":       func(n node) error { forms++; return t.argv(n, &h.Argv) },
+		"timeout_ms": func(n node) error { return t.timeout(n, &h.Timeout) },
+		"env":        func(n node) error { return t.list(n, &h.Env, environment) },
+		"sandbox": func(n node) error {
+			caged := true
+			err := of(t, &caged, "a boolean")(n)
+			h.Unsandboxed = !caged
+			return err
+		},
+		"matcher": func(n node) error { return t.matcher(n, &h) },
+		"filesystem": func(n node) error {
+			path := func(p string) (string, string) { return place(p, home) }
+			return t.each(n, "filesystem", readers{
+				"read":  func(n node) error { return t.list(n, &h.Read, path) },
+				"write": func(n node) error { return t.list(n, &h.Write, path) },
+			}, false)
+		},
+		"network": func(n node) error {
+			return t.each(n, "network", readers{"allow": func(n node) error { return t.network(n, &h.Network) }}, false)
+		},
+		"onFailure": func(n node) error { return t.onFailure(n, &h) },
+	}, false)
+	if err == nil && forms != 1 {
+		err = t.errorAt(n.at, fmt.Sprintf("a hook has %d of command and argv", forms), "give it one of the two")
+	}
+	return h, err
+}
+
+// command splits on white space: quotes and everything else that a shell would read stand for themselves.
+func (t *text) command(n node, home string, argv *[]string) error {
+	var line string
+	if err := of(t, &line, "a string")(n); err != nil {
+		return err
+	}
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
+		if rest, ok := strings.CutPrefix(word, "~/"); ok {
+			if home == "" {
+				return t.errorAt(n.at, fmt.Sprintf("nobody knows what ~ is in %.64q", word), "write the path from / on")
+			}
+			word = filepath.Join(home, rest)
+		}
+		*argv = append(*argv, word)
+	}
+	return t.program(n, *argv)
+}
+
+func (t *text) argv(n node, argv *[]string) error {
+	if err := t.list(n, argv, func(w string) (string, string) { return w, "" }); err != nil {
+		return err
+	}
+	return t.program(n, *argv)
+}
+
+// program wants a path that means the same wherever the hook is started, or a name for PATH.
+func (t *text) program(n node, argv []string) error {
+	switch {
+	case len(argv) == 0 || argv[0] == "":
+		return t.errorAt(n.at, n.name+" names no program", "name one")
+	case strings.ContainsRune(strings.Join(argv, ""), 0):
+		return t.errorAt(n.at, n.name+" has a NUL in it", "no program takes one")
+	case absolute(argv[0]) && !clean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !absolute(argv[0]), argv[0] == ".", argv[0] == "..":
+		return t.errorAt(n.at, fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name", argv[0]), "write the path from / on; command takes a leading ~/ too")
+	}
+	return nil
+}
+
+func (t *text) timeout(n node, d *time.Duration) error {
+	number, _ := n.value.(json.Number)
+	ms, err := strconv.ParseInt(string(number), 10, 64)
+	if most := MaxTimeout.Milliseconds(); err != nil || ms < 1 || ms > most {
+		return t.errorAt(n.at, "timeout_ms is no whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10), "leave it out for 10000")
+	}
+	*d = time.Duration(ms) * time.Millisecond
+	return nil
+}

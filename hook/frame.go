@@ -1,0 +1,139 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"bailey"
+)
+
+// MaxFrame bounds a frame, either way, and hooks.json, in bytes. maxDepth bounds how deep arrays and objects nest in them.
+const (
+	MaxFrame = 1 << 20
+	maxDepth = 256
+)
+
+// wireEvent has the keys of all events, in the order in which they are written.
+type wireEvent struct {
+	Name       Name             `json:"hook_event_name"`
+	Session    bailey.SessionID `json:"session_id"`
+	Dir        string           `json:"cwd"`
+	Prompt     *string          `json:"prompt,omitempty"`
+	Content    *string          `json:"content,omitempty"`
+	ToolName   *string          `json:"toolName,omitempty"`
+	ToolInput  *map[string]any  `json:"toolInput,omitempty"`
+	ToolResult *any             `json:"toolResult,omitempty"`
+	IsError    *bool            `json:"isError,omitempty"`
+}
+
+// Encode is the frame of an event: one line, its newline included. Bytes of a string that are not UTF-8 are U+FFFD in it.
+func Encode(e Event) ([]byte, error) {
+	w := wireEvent{Name: e.Name(), Session: e.In().ID, Dir: e.In().Dir}
+	none := map[string]any{}
+	switch e := e.(type) {
+	case UserPromptSubmit:
+		w.Prompt = &e.Prompt
+	case AssistantMessageRender:
+		w.Content = &e.Content
+	case PreToolUse:
+		w.ToolName, w.ToolInput = &e.ToolName, &e.ToolInput
+		if e.ToolInput == nil {
+			w.ToolInput = &none
+		}
+	case PostToolUse:
+		w.ToolName, w.ToolInput, w.ToolResult, w.IsError = &e.ToolName, &e.ToolInput, &e.ToolResult, &e.IsError
+		if e.ToolInput == nil {
+			w.ToolInput = &none
+		}
+	}
+	return encode(fmt.Sprintf("the frame of %s", e.Name()), w)
+}
+
+// encode refuses what the other side would have to refuse.
+func encode(what string, v any) ([]byte, error) {
+	var b bytes.Buffer
+	j := json.NewEncoder(&b)
+	j.SetEscapeHTML(false)
+	if err := j.Encode(v); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be written as JSON", Hint: "use what JSON has: text, numbers, booleans, lists, maps", Err: err}
+	}
+	if _, _, err := parse(what, b.Bytes()); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Decode reads the frame of an event. Keys that it does not know are for hooks that do.
+func Decode(frame []byte) (Event, error) {
+	t, root, err := parse("the frame", frame)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		s                         Session
+		name, id                  string
+		prompt, content, toolName string
+		input                     map[string]any
+		result                    any
+		isError                   bool
+	)
+	err = t.each(root, "the frame", readers{
+		"hook_event_name": of(t, &name, "a string"),
+		"session_id":      of(t, &id, "a string"),
+		"cwd":             of(t, &s.Dir, "a string"),
+		"prompt":          of(t, &prompt, "a string"),
+		"content":         of(t, &content, "a string"),
+		"toolName":        of(t, &toolName, "a string"),
+		"toolInput":       of(t, &input, "an object"),
+		"toolResult":      func(n node) error { result = n.plain(); return nil },
+		"isError":         of(t, &isError, "a boolean"),
+	}, true)
+	if err != nil {
+		return nil, err
+	}
+	s.ID = bailey.SessionID(id)
+	event, needs := map[Name]Event{
+		OnUserPromptSubmit:       UserPromptSubmit{s, prompt},
+		OnAssistantMessageRender: AssistantMessageRender{s, content},
+		OnPreToolUse:             PreToolUse{s, toolName, input},
+		OnPostToolUse:            PostToolUse{s, toolName, input, result, isError},
+		OnSessionStart:           SessionStart{s},
+		OnSessionEnd:             SessionEnd{s},
+	}[Name(name)], needed[Name(name)]
+	if event == nil {
+		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is no event", name), "the events are "+words(Names()))
+	}
+	for _, key := range needs {
+		if !root.has(key) {
+			return nil, t.errorAt(root.at, fmt.Sprintf("a frame of %s has the key %s, and this one has not", name, key), "add it")
+		}
+	}
+	return event, nil
+}
+
+// needed are the keys that no frame of an event lacks, but for what every frame has.
+var needed = map[Name][]string{
+	OnUserPromptSubmit:       {"prompt"},
+	OnAssistantMessageRender: {"content"},
+	OnPreToolUse:             {"toolName", "toolInput"},
+	OnPostToolUse:            {"toolName", "toolInput", "toolResult"},
+}
+
+func (n node) has(key string) bool {
+	for _, m := range n.members {
+		if m.name == key {
+			return true
+		}
+	}
+	return false
+}
+
+func words(names []Name) string {
+	var list []string
+	for _, n := range names {
+		list = append(list, string(n))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,233 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"bailey"
+)
+
+// node is one JSON value and where it stands, so that an error can say line and column.
+type node struct {
+	at      int    // its first byte
+	name    string // in an object: its key
+	keyAt   int    // and where that stands
+	value   any    // nil, bool, string, json.Number, shape
+	members []node // of an array or an object, in their order
+}
+
+type shape uint8
+
+const (
+	array shape = iota
+	object
+)
+
+// text is JSON that is being read. encoding/json would let pass what must not: a key twice, a key in another case,
+// invalid UTF-8.
+type text struct {
+	what string // for messages
+	b    []byte
+	d    *json.Decoder
+}
+
+// parse reads exactly one object, with nothing but white space around it.
+func parse(what string, b []byte) (t *text, root node, err error) {
+	t = &text{what: what, b: b}
+	if len(b) > MaxFrame {
+		return t, root, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has more than %d bytes", what, MaxFrame), Hint: "make it smaller"}
+	}
+	if i := invalid(b); i >= 0 {
+		return t, root, t.errorAt(i, "this is not UTF-8", "write it in UTF-8; other bytes have no place in JSON")
+	}
+	t.d = json.NewDecoder(bytes.NewReader(b))
+	t.d.UseNumber()
+	if root, err = t.next(0); err != nil {
+		return t, root, err
+	}
+	if root.value != object {
+		return t, root, t.errorAt(root.at, "this is "+root.kind()+", not an object", "write one JSON object: {…}")
+	}
+	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return t, root, t.errorAt(len(b)-len(rest), "something follows the object", "write one object and nothing after it; what is not for the other side goes to stderr")
+	}
+	return t, root, nil
+}
+
+// invalid is where the first byte stands that is not UTF-8, -1 where all are.
+func invalid(b []byte) int {
+	if utf8.Valid(b) {
+		return -1
+	}
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// begin is where the next token begins, if there is one.
+func (t *text) begin() int {
+	i := int(t.d.InputOffset())
+	for i < len(t.b) && strings.IndexByte(" \t\r\n,:", t.b[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+func (t *text) next(depth int) (n node, err error) {
+	n.at = t.begin()
+	token, err := t.d.Token()
+	if err != nil {
+		return n, t.syntax(err)
+	}
+	delim, ok := token.(json.Delim)
+	if !ok {
+		n.value = token
+		return n, nil
+	}
+	if depth == maxDepth {
+		return n, t.errorAt(n.at, fmt.Sprintf("this is nested deeper than %d", maxDepth), "nest less")
+	}
+	n.value = array
+	var seen map[string]bool
+	if delim == '{' {
+		n.value, seen = object, map[string]bool{}
+	}
+	for t.d.More() {
+		m, err := t.member(seen, depth+1)
+		if err != nil {
+			return n, err
+		}
+		n.members = append(n.members, m)
+	}
+	if _, err = t.d.Token(); err != nil {
+		return n, t.syntax(err)
+	}
+	return n, nil
+}
+
+// member reads one value of an array, or, where seen is given, a key and its value.
+func (t *text) member(seen map[string]bool, depth int) (m node, err error) {
+	if seen == nil {
+		return t.next(depth)
+	}
+	at := t.begin()
+	token, err := t.d.Token()
+	if err != nil {
+		return m, t.syntax(err)
+	}
+	name, _ := token.(string)
+	if seen[name] {
+		return m, t.errorAt(at, fmt.Sprintf("the key %.64q is there twice", name), "keep one of them")
+	}
+	seen[name] = true
+	m, err = t.next(depth)
+	m.name, m.keyAt = name, at
+	return m, err
+}
+
+func (t *text) syntax(err error) error {
+	var bad *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), len(bytes.TrimSpace(t.b)) == 0:
+		return t.errorAt(len(t.b), "it ends before the object does", "write the whole object before you end")
+	case errors.As(err, &bad):
+		return t.errorAt(t.begin(), "this is not JSON: "+bad.Error(), "write JSON (RFC 8259)")
+	}
+	return t.errorAt(t.begin(), "this is not JSON: "+err.Error(), "write JSON (RFC 8259)")
+}
+
+// errorAt names line and column, both from 1, the column in bytes.
+func (t *text) errorAt(at int, message, hint string) error {
+	before := t.b[:min(at, len(t.b))]
+	line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s:%d:%d: %s", t.what, line, column, message), Hint: hint}
+}
+
+func (n node) kind() string {
+	switch n.value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a string"
+	case json.Number:
+		return "a number"
+	}
+	if n.value == array {
+		return "an array"
+	}
+	return "an object"
+}
+
+// plain is the value as [bailey.Call] has its input: numbers as json.Number.
+func (n node) plain() any {
+	switch n.value {
+	case array:
+		list := make([]any, len(n.members))
+		for i, m := range n.members {
+			list[i] = m.plain()
+		}
+		return list
+	case object:
+		table := make(map[string]any, len(n.members))
+		for _, m := range n.members {
+			table[m.name] = m.plain()
+		}
+		return table
+	}
+	return n.value
+}
+
+// readers say what each key of an object is read by.
+type readers map[string]func(node) error
+
+// each reads the members of an object in their order. A key that no reader is for is an error, unless others are taken.
+func (t *text) each(n node, what string, by readers, others bool) error {
+	if n.value != object {
+		return t.errorAt(n.at, what+" is "+n.kind()+", not an object", "write {…}")
+	}
+	for _, m := range n.members {
+		read, ok := by[m.name]
+		if !ok && !others {
+			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name), "its keys are "+strings.Join(by.names(), ", "))
+		}
+		if ok {
+			if err := read(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r readers) names() (names []string) {
+	for name := range r {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// of reads a member into what it is to be.
+func of[T any](t *text, into *T, want string) func(node) error {
+	return func(n node) error {
+		v, ok := n.plain().(T)
+		if !ok {
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kind(), want), "leave the key out, or give it "+want)
+		}
+		*into = v
+		return nil
+	}
+}

@@ -1,0 +1,192 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"bailey"
+)
+
+// proxyPort is where the proxy listens in a cage, on 127.0.0.1, unless an endpoint has that very port there.
+const proxyPort = 3128
+
+// maxSeats bounds the names that have an address of their own in a cage.
+const maxSeats = 128
+
+// outlet is a socket in a cage and what it leads to: the proxy itself, or one target alone.
+type outlet struct {
+	at     netip.AddrPort
+	target string // host:port; "" for the proxy
+	name   string // that resolves to the address; "" where none has to
+}
+
+// outlets are what a cage listens on for these entries: the proxy first, then a socket for each name, at an address of its own
+// and the port it is meant for. An entry that is an address of loopback has its socket at that very address.
+func outlets(list *Allowlist) ([]outlet, error) {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	var all []outlet
+	own := map[string]netip.Addr{"localhost": loopback}
+	for _, e := range list.entries {
+		s := outlet{target: e.String()}
+		switch {
+		case e.wild, e.addr.IsValid() && !(e.addr.Is4() && e.addr.IsLoopback()):
+			continue // by the proxy alone
+		case e.addr.IsValid():
+			s.at = netip.AddrPortFrom(e.addr, e.port)
+		default:
+			at, known := own[e.name]
+			if !known {
+				n := len(own) // localhost is the first
+				at = netip.AddrFrom4([4]byte{127, 77, byte(n >> 8), byte(n)})
+				own[e.name], s.name = at, e.name
+			}
+			s.at = netip.AddrPortFrom(at, e.port)
+		}
+		if i := slices.IndexFunc(all, func(o outlet) bool { return o.at == s.at }); i >= 0 {
+			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("egress %s and %s would be one socket in the cage", all[i].target, s.target), Hint: "leave one of them"}
+		}
+		all = append(all, s)
+	}
+	if len(own) > maxSeats {
+		return nil, invalid(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for", len(own), maxSeats), "name fewer, or *. for those of one domain")
+	}
+	proxy := netip.AddrPortFrom(loopback, proxyPort)
+	for slices.ContainsFunc(all, func(o outlet) bool { return o.at == proxy }) {
+		proxy = netip.AddrPortFrom(loopback, proxy.Port()+1)
+	}
+	return append([]outlet{{at: proxy}}, all...), nil
+}
+
+// Plan says what a cage needs so that its tools reach these endpoints, by the proxy or without knowing of one.
+func Plan(endpoints []Endpoint) (*bailey.Network, error) {
+	n := &bailey.Network{Endpoints: slices.Clone(endpoints), Trust: true}
+	slices.SortFunc(n.Endpoints, func(a, b Endpoint) int { return cmp.Compare(a.String(), b.String()) })
+	list, err := NewAllowlist(n.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	all, err := outlets(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		n.Listen = append(n.Listen, bailey.Listen{Network: "tcp", Address: s.at.String()})
+		if s.name != "" {
+			n.Hosts = append(n.Hosts, bailey.HostName{Address: s.at.Addr().String(), Name: s.name})
+		}
+	}
+	n.Env = environ(all[0].at.String())
+	return n, nil
+}
+
+// environ has tools use the proxy, as far as each of them looks for that, and believe who it presents. What is local goes
+// past the proxy: it is the cage's own, or a socket that leads to one target.
+func environ(proxy string) (env []string) {
+	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy}, {"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
+		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
+	}
+	env = append(env, "NODE_USE_ENV_PROXY=1") // node(1), from 22.21 on
+	for _, name := range [...]string{
+		"SSL_CERT_FILE",       // OpenSSL, and Go
+		"CURL_CA_BUNDLE",      // curl(1)
+		"GIT_SSL_CAINFO",      // git-config(1), http.sslCAInfo
+		"REQUESTS_CA_BUNDLE",  // Python's requests, and the Azure command line
+		"PIP_CERT",            // pip
+		"NODE_EXTRA_CA_CERTS", // node(1), and npm
+		"CARGO_HTTP_CAINFO",   // cargo
+		"AWS_CA_BUNDLE",       // the AWS command line
+	} {
+		env = append(env, name+"="+bailey.TrustFile)
+	}
+	return env
+}
+
+// WayConfig is what a way has beside the proxy's. Its Allow is the network's.
+type WayConfig struct {
+	Config
+	Network     *bailey.Network // of [Plan]
+	Authorities []byte          // whom tools believe beside the proxy's own, in PEM
+}
+
+// way is the other side of one cage's network.
+type way struct {
+	proxy   *Proxy
+	outlets []outlet
+	trust   []byte
+
+	mu     sync.Mutex
+	events []Event
+}
+
+// NewWay makes the other side of a planned network. It starts nothing.
+func NewWay(c WayConfig) (bailey.Way, error) {
+	w := &way{}
+	tell := c.Event
+	c.Allow = c.Network.Endpoints
+	c.Event = func(e Event) {
+		w.mu.Lock()
+		w.events = append(w.events, e)
+		w.mu.Unlock()
+		if tell != nil {
+			tell(e)
+		}
+	}
+	var err error
+	if w.proxy, err = New(c.Config); err != nil {
+		return nil, err
+	}
+	if w.outlets, err = outlets(w.proxy.list); err != nil {
+		return nil, err
+	}
+	w.trust = slices.Concat(c.Authorities, w.proxy.Root())
+	return w, nil
+}
+
+func (w *way) Trusted() []byte { return w.trust }
+
+// Serve serves the first listeners, as many as were planned.
+func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if len(listeners) != len(w.outlets) {
+		for _, ln := range listeners {
+			ln.Close()
+		}
+		return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("%d sockets came out of a cage, and %d were planned", len(listeners), len(w.outlets))}
+	}
+	ended := make(chan error, len(listeners))
+	for i, ln := range listeners {
+		go func() {
+			if target := w.outlets[i].target; target != "" {
+				ended <- w.proxy.Forward(ctx, ln, target)
+				return
+			}
+			ended <- w.proxy.Serve(ctx, ln)
+		}()
+	}
+	var errs []error
+	for range listeners {
+		err := <-ended
+		if ctx.Err() == nil { // one that ends before the cage does takes the others with it: half a network is none
+			if err == nil {
+				err = &bailey.Error{Kind: bailey.Internal, Message: "a listener ended by itself"}
+			}
+			errs = append(errs, err)
+			cancel()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *way) Report() bailey.EgressReport {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bailey.EgressReport{EgressTotals: w.proxy.Totals(), Events: slices.Clone(w.events)}
+}

@@ -1,0 +1,51 @@
+package inside
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// loopback brings up the one interface that a new network namespace has. Its addresses come with it (netdevice(7)).
+func loopback() syscall.Errno {
+	const setFlags, up, running = 0x8914, 0x1, 0x40 // SIOCSIFFLAGS, IFF_UP, IFF_RUNNING
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return number(err)
+	}
+	defer syscall.Close(fd)
+	request := struct { // ifreq
+		name  [16]byte
+		flags uint16
+		_     [22]byte
+	}{flags: up | running}
+	copy(request.name[:], "lo")
+	return call(syscall.SYS_IOCTL, uintptr(fd), setFlags, uintptr(unsafe.Pointer(&request)))
+}
+
+// offer makes a socket that listens in here and hands it to the gateway: a socket stays in the namespace that it was made
+// in, whoever holds it. Nothing of this cage's keeps it, so no process in here answers what connects.
+func offer(s Step) syscall.Errno {
+	family, address := syscall.AF_INET, syscall.Sockaddr(nil)
+	if path := s.S[0]; path != "" {
+		family, address = syscall.AF_UNIX, &syscall.SockaddrUnix{Name: path}
+	} else {
+		a := s.N[1]
+		address = &syscall.SockaddrInet4{Port: int(s.N[2]), Addr: [4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}}
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return number(err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, address); err != nil {
+		return number(err)
+	}
+	if err := syscall.Listen(fd, backlog); err != nil {
+		return number(err)
+	}
+	head := put32(put32([]byte{Socketed}, uint32(s.N[0])), 0)
+	return number(syscall.Sendmsg(Socket, head, syscall.UnixRights(fd), nil, 0))
+}
+
+// backlog is how many connections wait for the gateway, which takes them as soon as it can.
+const backlog = 1024

@@ -1,0 +1,276 @@
+//go:build linux
+
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// A cage with a network has the namespace that every full cage has, with its loopback interface up and nothing else: there
+// is no way out of it that a packet could take. PID 1 makes sockets that listen in there and hands them out before the tool
+// starts. The gateway holds them and takes what connects: it alone decides what becomes of it. So the cage has no relay that
+// could be spoken to in another way, and no descriptor that leads outside.
+
+// netDir is where sockets lie that have a path.
+const netDir = "/run/bailey"
+
+// maxListeners bounds what one cage listens on.
+const maxListeners = 256
+
+// maxTrust bounds, in bytes, the authorities that a cage gets. All that a distribution ships are some 300 KiB.
+const maxTrust = 4 << 20
+
+// trusted names the loan of [bailey.TrustFile]; no variable can have that name.
+const trusted = "trusted authorities"
+
+func networkEnv(n *bailey.Network) []string {
+	if n == nil {
+		return nil
+	}
+	return n.Env
+}
+
+// network takes a job's network into the layout.
+func (r *run) network(l *layout, n *bailey.Network) error {
+	if n == nil {
+		return nil
+	}
+	if r.lesser != "" {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer netns: without a network namespace a tool could reach every host",
+			Hint: "use a host with namespaces: " + r.lesser}
+	}
+	if len(n.Listen) > maxListeners {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a cage listens on at most %d sockets, and this call wants %d", maxListeners, len(n.Listen)),
+			Hint: "name fewer hosts"}
+	}
+	for _, s := range n.Listen {
+		if _, _, err := address(s); err != nil {
+			return err
+		}
+	}
+	hosts := strings.Builder{}
+	hosts.WriteString("127.0.0.1 localhost\n")
+	for _, h := range n.Hosts {
+		a, err := netip.ParseAddr(h.Address)
+		if err != nil || !a.Is4() || !a.IsLoopback() || h.Name == "" || strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
+			return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("no line of a cage's hosts: %q %q", h.Address, h.Name)}
+		}
+		fmt.Fprintf(&hosts, "%s %s\n", h.Address, h.Name)
+	}
+	l.net, r.net = n, n
+	l.files["/etc/hosts"] = hosts.String()
+	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files\n" // nobody is asked for a name
+	return nil
+}
+
+// address reads where a socket listens: an address and port, or a path.
+func address(s bailey.Listen) (at netip.AddrPort, path string, err error) {
+	switch s.Network {
+	case "tcp":
+		if at, err = netip.ParseAddrPort(s.Address); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() && at.Port() > 0 {
+			return at, "", nil
+		}
+	case "unix":
+		if filepath.Dir(s.Address) == netDir && len(s.Address) < 100 { // of the 108 of sun_path (unix(7))
+			return at, s.Address, nil
+		}
+	}
+	return at, "", &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("a cage cannot listen on %s %q", s.Network, s.Address)}
+}
+
+// listen adds the sockets, while the root may still be written.
+func (l *layout) listen(p *plan) {
+	if l.net == nil {
+		return
+	}
+	for i, s := range l.net.Listen {
+		at, path, _ := address(s) // network has looked
+		var ip uint64
+		if path == "" {
+			for _, b := range at.Addr().As4() {
+				ip = ip<<8 | uint64(b)
+			}
+		} else {
+			path = path[1:]
+		}
+		p.add("netns", inside.Listen, []uint64{uint64(i), ip, uint64(at.Port())}, path)
+	}
+}
+
+// trust has PID 1 write what the tool is to believe. It comes with the start, as what is lent does: it is made for one run.
+func (l *layout) trust(p *plan) {
+	if l.net == nil || !l.net.Trust {
+		return
+	}
+	dir, flags := filepath.Dir(bailey.TrustFile)[1:], uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
+	p.add("tmp-private", inside.Tmpfs, []uint64{flags}, dir, fmt.Sprintf("mode=0755,size=%d,nr_inodes=16", 2*maxTrust))
+	p.add("tmp-private", inside.Lend, []uint64{0, 0o444, 0}, trusted, bailey.TrustFile[1:])
+	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, dir)
+}
+
+// join takes the other side of the network: one where there is one, and none where there is none.
+func (r *run) join(way bailey.Way) error {
+	if (way != nil) != (r.net != nil) {
+		return &bailey.Error{Kind: bailey.Internal, Message: "a network is not what this run was planned with"}
+	}
+	if r.way = way; way == nil || !r.net.Trust {
+		return nil
+	}
+	text := way.Trusted()
+	if len(text) > maxTrust {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the authorities to trust have more than %d bytes", maxTrust), Hint: "trust fewer"}
+	}
+	file, err := inMemory(bailey.NewSecret(string(text)))
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for the authorities to trust", Err: err}
+	}
+	r.loan[trusted] = file
+	return nil
+}
+
+// outside is the other side of a cage's network while it stands.
+type outside struct {
+	way    bailey.Way
+	ctx    context.Context
+	cancel context.CancelFunc
+	served chan error // of Serve; nil until that was called
+
+	mu   sync.Mutex     // guards what follows
+	come []net.Listener // by their number in the plan; nil where none came yet
+	left int
+}
+
+// outside is nil for a run without a network.
+func (r *run) outside(ctx context.Context) *outside {
+	if r.way == nil {
+		return nil
+	}
+	o := &outside{way: r.way, come: make([]net.Listener, len(r.net.Listen)), left: len(r.net.Listen)}
+	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx)) // it ends with the cage, however that ends
+	return o
+}
+
+// take is given each socket as PID 1 has made it. With the last one they are served; what connects meanwhile waits.
+func (o *outside) take(n int, f *os.File) {
+	if o == nil || f == nil {
+		f.Close()
+		return
+	}
+	l, err := net.FileListener(f)
+	f.Close()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil || n < 0 || n >= len(o.come) || o.come[n] != nil || o.served != nil {
+		if l != nil {
+			l.Close()
+		}
+		return // it stays unserved, and close says so
+	}
+	o.come[n] = l
+	if o.left--; o.left > 0 {
+		return
+	}
+	o.served = make(chan error, 1)
+	come := o.come
+	go func() { o.served <- o.way.Serve(o.ctx, come) }()
+}
+
+// forget drops the sockets of a cage that could not be built.
+func (o *outside) forget() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, l := range o.come {
+		if l != nil && o.served == nil {
+			l.Close()
+			o.come[i] = nil
+		}
+	}
+	if o.served == nil {
+		o.left = len(o.come)
+	}
+}
+
+// close ends the other side, once nothing of the cage lives, and returns when nothing that came over it is open.
+func (o *outside) close() error {
+	if o == nil {
+		return nil
+	}
+	o.cancel()
+	o.mu.Lock()
+	served := o.served
+	o.mu.Unlock()
+	if served == nil {
+		o.forget()
+		return nil // the cage was never built, which its own error says
+	}
+	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the network of the cage broke", Hint: "what the tool did until then it did", Err: err}
+	}
+	return nil
+}
+
+// receive reads one report, and the descriptor that came with it, if any.
+func receive(stream *os.File, b []byte) (file *os.File, err error) {
+	raw, err := stream.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	for len(b) > 0 && err == nil {
+		oob := make([]byte, unix.CmsgSpace(4))
+		var n, size int
+		rerr := raw.Read(func(fd uintptr) bool {
+			for {
+				n, size, _, _, err = unix.Recvmsg(int(fd), b, oob, unix.MSG_CMSG_CLOEXEC)
+				if err != unix.EINTR {
+					return err != unix.EAGAIN
+				}
+			}
+		})
+		switch {
+		case rerr != nil:
+			err = rerr
+		case err == nil && n == 0:
+			err = os.ErrClosed
+		case err == nil:
+			b = b[n:]
+			if got := descriptor(oob[:size]); got != nil {
+				file.Close()
+				file = got
+			}
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func descriptor(oob []byte) *os.File {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) != 1 {
+		return nil
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil
+	}
+	return os.NewFile(uintptr(fds[0]), "listener")
+}

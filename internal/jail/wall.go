@@ -1,0 +1,417 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bailey"
+	"bailey/internal/jail/inside"
+)
+
+// The cage of an agent is that of a tool with more in it, each part of which is a waiver that policy names: programs of the
+// host's by the tree, a project that it may change and run, a home, sockets, terminals. Namespaces, capabilities, system calls
+// and the bounds on all of it stay as they are.
+//
+// What it writes it may execute, where [bailey.Wall.Run] says so: an agent builds what it works on and tries it. So Landlock's
+// EXECUTE and noexec no longer keep out a program that comes over its network, or that a repository brings. That program has
+// what the agent has, and nothing beside: it is in the same cage. /tmp stays noexec.
+
+// wall takes what a job's wall has beyond a tool's cage into the layout, once the places are in it.
+func (r *run) wall(l *layout, w *bailey.Wall) error {
+	if w == nil {
+		return nil
+	}
+	if r.lesser != "" {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer mountns: without namespaces an agent has no wall around it",
+			Hint: "use a host with namespaces: " + r.lesser}
+	}
+	l.wall = w
+	if w.Run {
+		for target, b := range l.binds {
+			if b.place != nil && b.attrs&readOnly == 0 {
+				l.binds[target] = b.runs()
+			}
+		}
+	}
+	if err := r.home(l, w); err != nil {
+		return err
+	}
+	for _, t := range w.Trees {
+		if err := r.hostTree(l, t); err != nil {
+			return err
+		}
+	}
+	l.terminals()
+	if err := l.sockets(r); err != nil {
+		return err
+	}
+	return l.keep(w.Keep)
+}
+
+// runs is b without noexec. No layer rests on it but the namespace it is mounted in.
+func (b bind) runs() bind {
+	b.attrs &^= unix.MOUNT_ATTR_NOEXEC
+	b.layer = "mountns"
+	return b
+}
+
+// writable tells whether what is made beneath b stays, outside of the cage.
+func (b bind) writable() bool { return b.attrs&readOnly == 0 && !b.device }
+
+// elsewhere tells whether b shows at its target what lies at another path: then no path of the host's means the same there.
+func (b bind) elsewhere() bool { return filepath.IsAbs(b.source) && b.source != b.target }
+
+// home mounts a directory in place of the empty HOME. Of all that a cage shows it alone may lie beneath a mask: Bailey keeps
+// homes of agents in its own, which no cage may show.
+func (r *run) home(l *layout, w *bailey.Wall) error {
+	if w.Home == nil {
+		return nil
+	}
+	p := *w.Home
+	for target := range l.binds {
+		if above(homeDir, target) {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, homeDir),
+				Hint: "work without a home that is kept, or move the directory"}
+		}
+	}
+	file, err := duplicate(p.File)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
+	}
+	if r.places[p.Path] != nil {
+		file.Close()
+		return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is a place and the home too", Hint: "name another home"}
+	}
+	r.places[p.Path] = file
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+	}
+	masks := l.masks
+	l.masks = slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != p.Path && above(m, p.Path) })
+	b, err := l.admit(p.Path, &st)
+	l.masks = masks
+	switch {
+	case err != nil:
+		return err
+	case !b.dir:
+		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " is no directory, so it is no home"}
+	case l.shows(p.Path) != "":
+		return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is no home: it would show " + l.shows(p.Path), Hint: "name a directory with nothing masked in it"}
+	}
+	b.place, b.attrs, b.target = file, inert, homeDir
+	if w.Run {
+		b = b.runs()
+	}
+	l.binds[homeDir] = b
+	return nil
+}
+
+// shows is a mask that lies beneath a directory, "" for none.
+func (l *layout) shows(dir string) string {
+	for _, m := range l.masks {
+		if _, err := os.Lstat(m); above(dir, m) && err == nil {
+			return m
+		}
+	}
+	return ""
+}
+
+// hostTree shows a file or directory of the host's, read-only, with what can be executed in it.
+func (r *run) hostTree(l *layout, t bailey.Tree) error {
+	if !filepath.IsAbs(t.Path) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("tree %q is not an absolute path", t.Path)}
+	}
+	real, links, err := trace(filepath.Clean(t.Path))
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(real, &st)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: t.Path + " cannot be shown to the agent", Err: err, Hint: "leave out what is not there"}
+	}
+	at := real
+	if t.At != "" {
+		at, links = t.At, nil
+	}
+	b, err := l.admit(real, &st)
+	if err == nil {
+		err = l.free(real, at)
+	}
+	if err != nil {
+		return err
+	}
+	b.target, b.attrs, b.layer, b.tree = at, readOnly|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "root-readonly", true
+	if r.jail.root && hidden(real) {
+		if b.place, err = r.open(real, b); err != nil {
+			return err
+		}
+	}
+	l.passed(links)
+	if over, ok := l.covered(at); ok && over.writable() && (at != real || over.elsewhere()) {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)}
+	} else if ok && over.writable() {
+		if err := l.pin(at, over); err != nil {
+			return err
+		}
+	}
+	if old, ok := l.binds[at]; ok {
+		same := old.dev == b.dev && old.ino == b.ino && old.place == nil
+		if old.copy != nil || same && old.run {
+			return nil // it is there, as a program
+		}
+		if same {
+			l.binds[at] = b // in place of what could only be read
+			return l.coverBeneath(real, at)
+		}
+		return &bailey.Error{Kind: bailey.Conflict, Message: at + " is in the cage twice, as different things", Hint: "leave one of them out"}
+	}
+	l.binds[at] = b
+	return l.coverBeneath(real, at)
+}
+
+// free refuses a tree that would lie over what the cage has of its own, and one of sockets.
+func (l *layout) free(real, at string) error {
+	if filepath.Clean(at) != at || !filepath.IsAbs(at) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", at)}
+	}
+	for _, kernel := range []string{"/dev", "/proc", "/sys", "/run", "/var/run"} {
+		if above(kernel, at) || above(at, kernel) || above(kernel, real) {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s is not for trees", real, at, kernel)}
+		}
+	}
+	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Collect(maps.Keys(l.files)))
+	for _, o := range own {
+		if above(at, o) {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: it would cover the cage's own %s", real, at, o), Hint: "name directories below it"}
+		}
+	}
+	return nil
+}
+
+// coverBeneath hides what is masked in a tree that is shown elsewhere. Where it is shown in its place, cover does.
+func (l *layout) coverBeneath(real, at string) error {
+	if real == at {
+		return nil
+	}
+	if m := l.shows(real); m != "" {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s in it is masked", real, at, m), Hint: "show it where it is, or what is needed of it"}
+	}
+	return nil
+}
+
+// hidden tells whether the user that root gives its cages cannot come to path.
+func hidden(path string) bool {
+	for p := path; ; p = filepath.Dir(p) {
+		var st unix.Stat_t
+		if unix.Lstat(p, &st) != nil || st.Mode&0o001 == 0 && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return true
+		}
+		if p == "/" {
+			return false
+		}
+	}
+}
+
+// open returns a descriptor of what was checked.
+func (r *run) open(path string, b bind) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the agent", Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || uint64(st.Dev) != b.dev || st.Ino != b.ino {
+		file.Close()
+		return nil, changed(path, err)
+	}
+	if old := r.places[path]; old != nil {
+		file.Close()
+		return old, nil
+	}
+	r.places[path] = file
+	return file, nil
+}
+
+// keep has what may not change stay as it is: bound read-only onto itself, where neither it nor a directory on the way to it
+// can be renamed or removed, for each is a mount point. What is not there cannot be kept: whoever made the cage looks for
+// what is new when it has ended.
+func (l *layout) keep(paths []string) error {
+	for _, path := range slices.Sorted(slices.Values(paths)) {
+		over, ok := l.covered(path)
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.elsewhere() {
+			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is in no place, and cannot be kept as it is", path)}
+		}
+		if !over.writable() || slices.ContainsFunc(l.masks, func(m string) bool { return above(m, path) }) {
+			continue // it cannot change, or is not shown
+		}
+		if _, is := l.binds[path]; is {
+			if b := l.binds[path]; b.writable() {
+				return &bailey.Error{Kind: bailey.Conflict, Message: path + " is to be written, and to be kept as it is"}
+			}
+			continue
+		}
+		st, err := l.own(path)
+		if err != nil {
+			return err
+		}
+		if err := onlyName(path, st); err != nil {
+			return err
+		}
+		if err := l.pin(path, over); err != nil {
+			return err
+		}
+		l.binds[path] = bind{source: path[1:], target: path, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, layer: "kept",
+			attrs: over.attrs | readOnly, dev: uint64(st.Dev), ino: st.Ino}
+	}
+	return nil
+}
+
+// own looks at a path in a place. Every directory on the way must be one itself, and at its end there must be a file or a
+// directory: no mount keeps a symbolic link.
+func (l *layout) own(path string) (*unix.Stat_t, error) {
+	real, links, err := trace(path)
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(path, &st)
+	}
+	kind := st.Mode & unix.S_IFMT
+	switch {
+	case err != nil:
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be kept as it is", Err: err, Hint: "leave out what is not there"}
+	case real != path:
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be kept as it is: %s is a symbolic link", path, links[0].path),
+			Hint: "put in its place what it leads to"}
+	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: path + " is neither a file nor a directory, and cannot be kept as it is"}
+	}
+	return &st, nil
+}
+
+// terminals gives names to what shells and runtimes look for. What they lead to is the cage's own.
+func (l *layout) terminals() {
+	if l.wall.Pty {
+		l.links["/dev/ptmx"] = "pts/ptmx"
+	}
+	if l.proc {
+		for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+			l.links["/dev/"+name] = "/proc/self/" + target
+		}
+	}
+	l.links["/dev/shm"] = tmpDir
+	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
+}
+
+// ptsDir is where the cage's own terminals are.
+const ptsDir = "/dev/pts"
+
+// pty mounts a devpts of the cage's own, which has no terminal but those that are made in it.
+func (l *layout) pty(p *plan) {
+	if l.wall != nil && l.wall.Pty {
+		p.add("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:], "newinstance,ptmxmode=0666,mode=0600,max=256")
+	}
+}
+
+// room is what the cage's own /tmp and HOME may hold, and how they are mounted. An agent's are as large as all of its memory,
+// against which a control group counts what is in them; a watcher does not.
+func (l *layout) room(limits bailey.Limits) (tmp, home tmpfs) {
+	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	tmp, home = tmpfs{flags, tmpBytes, 65536}, tmpfs{flags, homeBytes, 16384}
+	if l.wall == nil {
+		return tmp, home
+	}
+	size := max(limits.MemoryBytes/2, tmpBytes)
+	tmp, home = tmpfs{flags, size, 1 << 20}, tmpfs{flags, size, 1 << 20}
+	if l.wall.Run {
+		home.flags &^= unix.MS_NOEXEC
+	}
+	return tmp, home
+}
+
+// tmpfs is how one is mounted.
+type tmpfs struct {
+	flags  uint64
+	size   int64
+	inodes int
+}
+
+func (t tmpfs) options(mode uint32) string {
+	return fmt.Sprintf("mode=%04o,size=%d,nr_inodes=%d", mode, t.size, t.inodes)
+}
+
+// allowMore adds the rules of a wall: what it may execute, where it may have sockets, its terminals. Of two rules for
+// one path both hold.
+func (l *layout) allowMore(allow func(path string, rights uint64)) {
+	if l.wall == nil {
+		return
+	}
+	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
+		switch b := l.binds[target]; {
+		case b.tree && b.dir:
+			allow(target, mayExecute|mayRead)
+		case b.tree, l.wall.Run && b.place != nil && b.writable() && !b.dir:
+			allow(target, mayExecute|mayReadFile)
+		case l.wall.Run && b.place != nil && b.writable():
+			allow(target, mayExecute)
+		}
+	}
+	if l.wall.Run {
+		allow(homeDir, mayExecute)
+	}
+	if l.wall.Unix {
+		allow(tmpDir, mayMakeSock|mayResolveUnix)
+		allow(homeDir, mayMakeSock)
+		if l.socketDir() {
+			allow(netDir, mayResolveUnix)
+		}
+	}
+	if l.wall.Pty {
+		allow(ptsDir, mayReadFile|mayWriteFile|mayIoctlDev)
+		if _, ok := l.binds["/dev/tty"]; ok {
+			allow("/dev/tty", mayIoctlDev)
+		}
+	}
+}
+
+// socketDir tells whether the cage has a directory of sockets that are served outside.
+func (l *layout) socketDir() bool {
+	return l.net != nil && slices.ContainsFunc(l.net.Listen, func(s bailey.Listen) bool { return s.Network == "unix" })
+}
+
+// waived are the parts of layers that a wall leaves out, for the receipt.
+func (l *layout) waived(abi int) (lacks []string) {
+	switch w := l.wall; {
+	case w == nil:
+		return nil
+	case w.Run:
+		lacks = append(lacks, "noexec in what the agent writes, but "+tmpDir)
+	}
+	if l.wall.Unix && abi < resolveEdition {
+		lacks = append(lacks, "landlock resolve-unix")
+	}
+	if l.crowded != "" {
+		lacks = append(lacks, "masks: sockets in "+l.crowded)
+	}
+	return lacks
+}
+
+// searched returns env with the wall's search path in place of the constant.
+func searched(env []string, w *bailey.Wall) ([]string, error) {
+	if w == nil || w.Path == "" {
+		return env, nil
+	}
+	for _, dir := range strings.Split(w.Path, ":") {
+		if !filepath.IsAbs(dir) || strings.Contains(dir, "\x00") {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the search path is not an absolute directory", dir), Hint: "leave it out: what it means depends on where the agent stands"}
+		}
+	}
+	return append(without(env, "PATH"), "PATH="+w.Path), nil
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// hostTrees are what an agent needs of this host.
+func hostTrees() (trees []bailey.Tree) {
+	for _, path := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ssl"} {
+		if _, err := os.Stat(path); err == nil {
+			trees = append(trees, bailey.Tree{Path: path})
+		}
+	}
+	return trees
+}
+
+// A yard is a project with what an agent must not change, a home, and something outside.
+type yard struct {
+	*Jail
+	project, home, outside string
+	keep                   []string
+}
+
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	root, err := os.MkdirTemp("/var/tmp", "bailey-wall-") // neither beneath a cage's own /tmp nor its home
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	os.Chmod(root, 0o755)
+	y := &yard{project: filepath.Join(root, "project"), home: filepath.Join(root, "home"), outside: filepath.Join(root, "outside")}
+	for _, dir := range []string{"project/.git/hooks", "project/src", "project/.claude/sub", "home", "outside"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, y.in(".git/config"), "[core]\n", 0o644)
+	put(t, y.in(".git/HEAD"), "ref: refs/heads/main\n", 0o644)
+	put(t, y.in(".git/hooks/pre-commit"), "#!/bin/sh\n", 0o755)
+	put(t, y.in(".claude/sub/settings.json"), "{}\n", 0o644)
+	put(t, y.in(".envrc"), "export A=b\n", 0o644)
+	put(t, y.in("src/main.go"), "package main\n", 0o644)
+	put(t, filepath.Join(y.outside, "key"), "a key\n", 0o644)
+	y.keep = []string{y.in(".git/config"), y.in(".git/hooks"), y.in(".claude"), y.in(".envrc")}
+	y.Jail = newJail(t, Config{})
+	return y
+}
+
+func (y *yard) in(name string) string { return filepath.Join(y.project, name) }
+
+// job is that of an agent which runs a script in the project.
+func (y *yard) job(t *testing.T, script string) bailey.Job {
+	t.Helper()
+	home := place(t, y.home, true)
+	return bailey.Job{Command: "/bin/sh", Args: []string{"-c", script}, NeedsProc: true, Dir: y.project,
+		Places: []bailey.Place{place(t, y.project, true)}, Limits: bailey.Limits{MemoryBytes: 4 << 30, Tasks: 1024, OpenFiles: 4096}, Timeout: bailey.Endless,
+		Wall: &bailey.Wall{Trees: hostTrees(), Home: &home, Run: true, Keep: slices.Clone(y.keep), Path: "/usr/bin:/bin", Unix: true, Pty: true}}
+}
+
+func (y *yard) run(t *testing.T, script string) told {
+	t.Helper()
+	return ask(t, y.Jail, y.job(t, script))
+}
+
+// TestWallIsAPlaceToWork: what an agent does all day.
+func TestWallIsAPlaceToWork(t *testing.T) {
+	y := newYard(t)
+	r := y.run(t, `set -e
+echo "$PATH $HOME"
+printf '#!/bin/sh\necho built\n' > tool; chmod +x tool; ./tool
+printf '#!/bin/sh\necho homely\n' > ~/tool; chmod +x ~/tool; ~/tool
+echo text > /tmp/note; cat /tmp/note
+echo ref > .git/index
+mkdir -p new/dir; mv new/dir new/other; rm -r new
+ls -d /etc/ssl`).must(t)
+	if want := "/usr/bin:/bin /home/bailey\nbuilt\nhomely\ntext\n/etc/ssl\n"; r.out != want || r.exit.Code != 0 {
+		t.Errorf("%+v %q %s", r.exit, r.out, r.log)
+	}
+	if _, err := os.Stat(filepath.Join(y.home, "tool")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWallStands: what is not in the cage is not there, and /tmp holds no programs.
+func TestWallStands(t *testing.T) {
+	y := newYard(t)
+	for _, line := range []string{
+		"cat " + y.outside + "/key", "ls /root", "ls /var/tmp/", "cp /bin/true /tmp/true; /tmp/true", "touch /usr/bailey-was-here", "touch /bailey-was-here",
+		"mount -t tmpfs none /mnt", "unshare -U true", "chmod u+s tool",
+	} {
+		if r := y.run(t, "exec 2>/dev/null; "+line).must(t); r.exit.Code == 0 && strings.TrimSpace(r.out) != filepath.Base(filepath.Dir(y.project)) {
+			t.Errorf("%s: %q", line, r.out)
+		}
+	}
+}
+
+// TestWallKeepsWhatItIsTold: each way to change what is kept, its bytes and its name, fails.
+func TestWallKeepsWhatItIsTold(t *testing.T) {
+	y := newYard(t)
+	for _, line := range []string{
+		"echo x >> .git/config", "echo x > .git/hooks/new", "echo x > .claude/new", "echo x > .claude/sub/settings.json", ": > .envrc",
+		"mv .git old", "mv .git/config old", "mv .git/hooks old", "mv .claude old", "mv .envrc old", "mv .claude/sub old",
+		"rm -f .git/config", "rm -rf .git", "rm -rf .claude", "rmdir .git/hooks", "unlink .envrc",
+		"ln .git/config other && echo x > other", "ln .envrc other", "ln .git/hooks/pre-commit other",
+		"echo x > new; mv -f new .git/config", "echo x > new; mv -f new .envrc", "mkdir new; mv -T new .claude", "mkdir new; mv -T --exchange new .git",
+		"chmod 777 .git/config", "chmod -x .git/hooks/pre-commit", "chmod 777 .claude", "touch -d 2001-01-01 .envrc", "truncate -s 0 .git/config",
+		"exec 3<.git/config; echo x > /proc/self/fd/3", "exec 3<.git/hooks; echo x > /proc/self/fd/3/new",
+		"ln -sfn /tmp .claude", "cp --remove-destination /bin/true .envrc", "mv ../project ../old", "mount --bind src .git", "umount .git/config",
+		"cd /proc/self/cwd/.git && mv config old",
+	} {
+		before := y.state(t)
+		r := y.run(t, line).must(t)
+		if r.exit.Code == 0 && line != "ln -sfn /tmp .claude" { // ln puts the link into a directory
+			t.Errorf("%s: %+v %q", line, r.exit, r.out)
+		}
+		if after := y.state(t); after != before {
+			t.Errorf("%s: it is\n%s\nand was\n%s", line, after, before)
+		}
+	}
+}
+
+// state is what is kept: names, modes, times and bytes.
+func (y *yard) state(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, k := range y.keep {
+		err := filepath.WalkDir(k, func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			text, _ := os.ReadFile(path)
+			fmt.Fprintf(&b, "%s %v %v %q\n", path, info.Mode(), info.ModTime(), text)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return b.String()
+}
+
+// TestWallRunsPrograms: those that agents are made of, and make.
+func TestWallRunsPrograms(t *testing.T) {
+	for name, script := range map[string]string{
+		"node": `node -e '
+const {execFileSync, spawn} = require("child_process"), fs = require("fs"), os = require("os"), {Worker} = require("worker_threads")
+fs.writeFileSync("a.js", "console.log(6*7)")
+if (execFileSync(process.execPath, ["a.js"]).toString() != "42\n") process.exit(2)
+const s = require("net").createServer(c => c.end("over a socket")).listen(os.homedir()+"/s", () =>
+  require("net").connect(os.homedir()+"/s").on("data", d => {
+    s.close()
+    new Worker("require(\"worker_threads\").parentPort.postMessage(new WebAssembly.Memory({initial: 256}).buffer.byteLength)", {eval: true})
+      .on("message", n => console.log(String(d), n, os.userInfo().username))
+  }))'`,
+		"git": `cd src; git init -q; git config user.email a@b; git config user.name a; git add .; git commit -qm one; git gc -q; git log --format=%s; git fsck --no-progress`,
+		"go": `printf 'module m\n' > go.mod; printf 'package main\nfunc main() { println("ran") }\n' > m.go; mkdir ~/tmp
+export GOTMPDIR=$HOME/tmp GOFLAGS=-buildvcs=false CGO_ENABLED=0 GOTOOLCHAIN=local; go build -o m . && ./m && go run .`,
+		"python3": `python3 -c '
+import multiprocessing, os, pty, socket, subprocess, tempfile
+print(subprocess.check_output(["echo", "out"]).decode().strip())
+with multiprocessing.Pool(2) as p: print(p.map(abs, [-1, -2]))
+a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`,
+		"bash": `bash -ec 'cat <(echo substituted); cat <<< here; exec 3<>/dev/null; echo $BASH_VERSION | wc -l'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "go" && testing.Short() {
+				t.Skip("short: it compiles its own library")
+			}
+			const path = "/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin"
+			if !slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool { _, err := exec.LookPath(filepath.Join(dir, name)); return err == nil }) {
+				ktest.Missing(t, name, os.ErrNotExist)
+			}
+			y := newYard(t)
+			job := y.job(t, script)
+			job.Wall.Path = path
+			r := ask(t, y.Jail, job).must(t)
+			if r.exit.Code != 0 {
+				t.Errorf("%+v\n%s%s", r.exit, r.out, r.log)
+			}
+		})
+	}
+}

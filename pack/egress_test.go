@@ -1,0 +1,149 @@
+package pack
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+// outbound is the sample with inputs for places, an egress list, and a credential.
+func outbound(egress, credential string) string {
+	return strings.NewReplacer("egress: []", "egress: "+egress, "{name: token, env: DEMO_TOKEN}", credential,
+		"all: {type: boolean}", "all: {type: boolean}\n        url: {type: string, format: url}\n        host: {type: string, format: host}\n        words: {type: string}\n        urls: {type: array, items: {type: string, format: url}}").Replace(sample)
+}
+
+const lent = "{name: token, env: DEMO_TOKEN}"
+
+func TestEgress(t *testing.T) {
+	m := mustParse(t, outbound(`["B.example.:443", "*.a.example:8443", "{{ input.url }}", "{{ input.host }}:22", "192.0.2.7:443"]`, lent)).Capabilities[0]
+	for _, c := range []struct {
+		input map[string]any
+		more  []string // beside what is always there
+		err   string
+	}{
+		{input: map[string]any{}},
+		{input: map[string]any{"url": "https://Other.Example/x?https://evil.example:1/"}, more: []string{"other.example:443"}},
+		{input: map[string]any{"url": "https://other.example:8443"}, more: []string{"other.example:8443"}},
+		{input: map[string]any{"url": "https://b.example/#@evil.example"}},
+		{input: map[string]any{"url": "https://[fd12::1]/"}, more: []string{"[fd12::1]:443"}},
+		{input: map[string]any{"host": "h.example", "url": nil}, more: []string{"h.example:22"}},
+		{input: map[string]any{"host": "fd12::1"}, more: []string{"[fd12::1]:22"}},
+		{input: map[string]any{"url": "http://b.example/"}, err: `input /url: "http://b.example/" is not https://`},
+		{input: map[string]any{"url": "ftp://b.example/"}, err: "is not https://"},
+		{input: map[string]any{"url": "HTTPS://b.example"}},
+		{input: map[string]any{"url": "https:///x"}, err: "is not https://"},
+		{input: map[string]any{"url": "https://*.b.example/"}, err: "names no host in the one spelling"},
+		{input: map[string]any{"url": "https://[FD12::1]/"}, err: "names no host in the one spelling"},
+		{input: map[string]any{"url": "https://127.1/"}, err: "names no host in the one spelling"},
+		{input: map[string]any{"host": "*.b.example"}, err: "names no host in the one spelling"},
+		{input: map[string]any{"host": "a.example:1"}, err: "names no host in the one spelling"},
+	} {
+		want := append([]string{"*.a.example:8443", "192.0.2.7:443", "b.example:443"}, c.more...)
+		slices.Sort(want)
+		got, err := m.Egress(c.input)
+		switch {
+		case c.err == "" && (err != nil || !slices.Equal(got, want)):
+			t.Errorf("%v: %v, %v", c.input, got, err)
+		case c.err != "" && (err == nil || got != nil || bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%v: %v, %v", c.input, got, err)
+		}
+	}
+	if places, err := mustParse(t, sample).Capabilities[0].Egress(nil); places != nil || err != nil {
+		t.Errorf("without the key: %v, %v", places, err)
+	}
+	secret := m.Quoting(func(s string) string { return strings.ReplaceAll(s, "sesame", "[R]") })
+	if _, err := secret.Egress(map[string]any{"url": "http://sesame.example"}); err == nil || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestEgressIsInTheDigest: one spelling is one digest, and an empty list is what no list is.
+func TestEgressIsInTheDigest(t *testing.T) {
+	digest := func(text string) string { return mustParse(t, text).Capabilities[0].Digest }
+	none := digest(outbound("[]", lent))
+	one, two := digest(outbound("[\"a.example:443\"]", lent)), digest(outbound("[\"a.example:444\"]", lent))
+	if none != digest(strings.Replace(outbound("[]", lent), "      network: {egress: []}\n", "", 1)) || none == one || one == two || one != digest(outbound("[\"A.example.:443\"]", lent)) {
+		t.Error("digests do not follow places")
+	}
+	in := func(rest string) string {
+		return digest(outbound("[\"a.example:443\", \"b.example:443\"]", "{name: token, env: DEMO_TOKEN, inject: {"+rest+"}}"))
+	}
+	seen := map[string]bool{digest(outbound("[\"a.example:443\", \"b.example:443\"]", lent)): true}
+	for _, rest := range []string{"to: [\"a.example:443\"], headers: [X]", "to: [\"b.example:443\"], headers: [X]", "to: [\"a.example:443\"], headers: [Y]", "to: [\"a.example:443\"], query: [X]"} {
+		if d := in(rest); seen[d] {
+			t.Errorf("%s changes nothing", rest)
+		} else {
+			seen[d] = true
+		}
+	}
+}
+
+func TestInjectIsWanted(t *testing.T) {
+	m := mustParse(t, outbound(`["a.example:443"]`, "{name: token, env: DEMO_TOKEN, inject: {to: [\"A.example:443\"], headers: [Authorization], query: [key]}}")).Capabilities[0]
+	want := []bailey.Want{{Name: "token", Env: "DEMO_TOKEN", Inject: &bailey.InjectWant{To: []string{"a.example:443"}, Headers: []string{"Authorization"}, Query: []string{"key"}}}}
+	if got := m.Wants(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if j := m.Job(nil, nil); !slices.Equal(j.EnvNames, []string{"DEMO_TOKEN"}) {
+		t.Errorf("%v", j.EnvNames)
+	}
+}
+
+func TestEgressRefused(t *testing.T) {
+	inject := func(rest string) string { return "{name: token, env: DEMO_TOKEN, inject: {" + rest + "}}" }
+	var many []string
+	for i := range maxEgress + 1 {
+		many = append(many, fmt.Sprintf("h%d.example:1", i))
+	}
+	for name, c := range map[string]struct{ egress, credential, want string }{
+		"a text":                 {"a.example:443", lent, "19:25: egress wants a list"},
+		"no port":                {"[a.example]", lent, `19:26: egress "a.example": it is not host:port; write`},
+		"a url":                  {"[\"https://a.example\"]", lent, "is not host:port"},
+		"any":                    {"[\"*:443\"]", lent, "egress \"*:443\""},
+		"a whole domain":         {"[\"*.com:443\"]", lent, "too wide"},
+		"an address in disguise": {"[\"0x7f.1:443\"]", lent, "spelling of its own"},
+		"unquoted":               {"[a.example:443]", lent, `egress wants host:port in quotes`},
+		"a number":               {"[443]", lent, "egress wants a string, found a number"},
+		"twice":                  {"[\"a.example:443\", \"A.example:443\"]", lent, `names "a.example:443" twice`},
+		"many":                   {"[\"" + strings.Join(many, `", "`) + "\"]", lent, "at most 64 places, found 65"},
+		"no input":               {`["{{ input.urk }}"]`, lent, `input.urk is not in the inputSchema; did you mean "url"?`},
+		"an input of words":      {`["{{ input.words }}"]`, lent, "egress wants input.words to be a string of format url"},
+		"words and a port":       {`["{{ input.words }}:443"]`, lent, "of format host"},
+		"a url and a port":       {`["{{ input.url }}:443"]`, lent, "of format host"},
+		"a host alone":           {`["{{ input.host }}"]`, lent, "of format url"},
+		"a list":                 {`["{{ input.urls }}"]`, lent, "a string of format url"},
+		"a path":                 {`["{{ input.dir }}"]`, lent, "of format url"},
+		"a port of none":         {`["{{ input.host }}:0"]`, lent, "egress wants a port behind input.host"},
+		"a name behind":          {`["{{ input.host }}.example:443"]`, lent, "egress wants a port behind input.host"},
+		"a name before":          {`["a.{{ input.host }}:443"]`, lent, "egress wants host:port"},
+		"a star before":          {`["*.{{ input.host }}:443"]`, lent, "egress wants host:port"},
+		"a port of an input":     {`["a.example:{{ input.width }}"]`, lent, "egress wants host:port"},
+		"two inputs":             {`["{{ input.host }}{{ input.host }}"]`, lent, "egress wants host:port"},
+		"a default":              {`["{{ input.url | default: \"https://a.example\" }}"]`, lent, "egress wants host:port"},
+		"nothing":                {`[""]`, lent, "egress wants host:port"},
+		"no placeholder":         {`["{{ url }}"]`, lent, "is no placeholder"},
+
+		"inject elsewhere":       {"[\"a.example:443\"]", inject("to: [\"b.example:443\"], headers: [X]"), `inject sends a credential to "b.example:443", which network.egress does not name`},
+		"inject below":           {"[\"*.a.example:443\"]", inject("to: [\"b.a.example:443\"], headers: [X]"), "which network.egress does not name"},
+		"inject where it likes":  {`["{{ input.url }}"]`, inject(`to: ["{{ input.url }}"], headers: [X]`), "is not host:port"},
+		"inject without places":  {"[\"a.example:443\"]", inject("to: [], headers: [X]"), "inject wants places"},
+		"inject without to":      {"[\"a.example:443\"]", inject("headers: [X]"), "inject wants to"},
+		"inject nowhere":         {"[\"a.example:443\"]", inject("to: [\"a.example:443\"]"), "inject wants places, and headers or query"},
+		"inject into framing":    {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [host]"), "inject cannot stand in the header host"},
+		"inject into two lines":  {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: ["A:b"]`), "headers \"A:b\" does not match"},
+		"inject into a query":    {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], query: ["a=b&c"]`), "query \"a=b&c\" does not match"},
+		"inject a header twice":  {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [X, X]"), "headers names \"X\" twice"},
+		"inject to twice":        {"[\"a.example:443\"]", inject("to: [\"a.example:443\", \"A.example:443\"], headers: [X]"), "to names \"A.example:443\" twice"},
+		"inject's unknown key":   {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [X], body: true"), `inject has no key "body"`},
+		"inject a file":          {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [\"a.example:443\"], headers: [X]}}", "both a file and injected"},
+		"inject without network": {"[]", inject("to: [\"a.example:443\"], headers: [X]"), "which network.egress does not name"},
+	} {
+		t.Run(name, func(t *testing.T) { wantErr(t, outbound(c.egress, c.credential), c.want) })
+	}
+	silent := strings.Replace(outbound("[\"a.example:443\"]", lent), "sideEffectClass: readOnly", "sideEffectClass: none", 1)
+	wantErr(t, silent, "sideEffectClass none contradicts egress")
+}
