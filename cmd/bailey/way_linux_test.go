@@ -20,6 +20,7 @@ import (
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/pack"
 	"bailey/packs"
 )
 
@@ -134,6 +135,19 @@ func TestSettingsOpenWhatManifestsName(t *testing.T) {
 	}
 	if res := o.call("system.echo", map[string]any{"message": "x"}); res.Err != nil || o.sealed[1].Egress != nil || o.sealed[1].Reaches != nil {
 		t.Errorf("a tool without a network has one: %v, %+v", res.Err, o.sealed[1])
+	}
+}
+
+// TestAnAgentsOwnHasNoNetworkOfOurs: settings give a network to cages of ours alone.
+func TestAnAgentsOwnHasNoNetworkOfOurs(t *testing.T) {
+	w := ways{settings: func() gateway.Network {
+		return gateway.Network{Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "a.example", Port: 443}, For: []string{"*"}}}}
+	}}
+	for isolation, want := range map[pack.Isolation]bool{pack.Jail: true, pack.Agent: false, pack.Open: false, "": false} {
+		n, err := w.Plan(&pack.Capability{ID: "a.b", Isolation: isolation}, nil)
+		if err != nil || (n != nil) != want {
+			t.Errorf("isolation %q: %+v, %v", isolation, n, err)
+		}
 	}
 }
 
