@@ -105,7 +105,7 @@ func TestClaudeIsHooked(t *testing.T) {
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	env := append(os.Environ(), "HOME="+home, "BAILEY_HOME="+filepath.Join(home, ".bailey"), "PATH="+bin+":"+os.Getenv("PATH"), "ANTHROPIC_BASE_URL="+server.URL,
-		"ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "GOCACHE="+goCache(t))
+		"ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1")
 	run := func(dir string, more []string, name string, args ...string) string {
 		cmd := exec.Command(name, args...)
 		cmd.Dir, cmd.Env = dir, append(env[:len(env):len(env)], more...)
@@ -115,11 +115,9 @@ func TestClaudeIsHooked(t *testing.T) {
 		}
 		return string(out)
 	}
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bailey"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	run(here, nil, "go", "build", "-o", filepath.Join(bin, "bailey"), ".")
 	bailey := filepath.Join(bin, "bailey")
 	run(project, nil, "git", "init", "-q")
 	run(project, []string{"BAILEY_OPERATOR=1"}, bailey, "init", "--claude-code", "--yes")
@@ -141,12 +139,4 @@ func TestClaudeIsHooked(t *testing.T) {
 			t.Errorf("%v came to %s, want %s", m.uses[n], got, want)
 		}
 	}
-}
-
-func goCache(t *testing.T) string {
-	out, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
