@@ -182,6 +182,7 @@ type wrapEnding struct {
 	Moved    []string            `json:"quarantined,omitempty"`
 	Dir      string              `json:"quarantine,omitempty"`
 	Unseen   []string            `json:"unseen,omitempty"`
+	Changed  []string            `json:"changed,omitempty"`
 }
 
 func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
@@ -191,6 +192,6 @@ func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) 
 	}
 	w.At = time.Now().UTC()
 	const most = 200
-	w.Moved, w.Unseen = w.Moved[:min(len(w.Moved), most)], w.Unseen[:min(len(w.Unseen), most)]
+	w.Moved, w.Unseen, w.Changed = w.Moved[:min(len(w.Moved), most)], w.Unseen[:min(len(w.Unseen), most)], w.Changed[:min(len(w.Changed), most)]
 	return struct{}{}, s.scribe.note(ctx, wrapEnd, w)
 }

@@ -110,7 +110,7 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	s, serr := w.run.Settle()
 	w.run = nil
 	w.tell(s, w.project.Path)
-	end.Moved, end.Dir, end.Unseen = s.Moved, s.Dir, s.Unseen
+	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
 	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
 	if err != nil {
 		return exit, err

@@ -39,12 +39,13 @@ func FindState() (State, error) {
 // Run is a run of an agent as it is written down before it starts: what was guarded then, so that whatever appears is known,
 // by whoever comes after a run that was killed too.
 type Run struct {
-	ID      string    `json:"id"`
-	Agent   string    `json:"agent"`
-	Project string    `json:"project"`
-	Started time.Time `json:"started"`
-	Before  []string  `json:"before"`          // of the project, relative
-	Fresh   string    `json:"fresh,omitempty"` // its home, where that is not kept
+	ID      string            `json:"id"`
+	Agent   string            `json:"agent"`
+	Project string            `json:"project"`
+	Started time.Time         `json:"started"`
+	Before  []string          `json:"before"`           // of the project, relative
+	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
+	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
 
 	state State
 	lock  *os.File
@@ -53,6 +54,9 @@ type Run struct {
 // Begin writes a run down and holds it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
 	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, state: s}
+	if r.Stamps, err = stamps(project, before.Paths); err != nil {
+		return nil, "", err
+	}
 	sum := sha256.Sum256([]byte(project))
 	home = s.in(hex.EncodeToString(sum[:12]), "home")
 	if !keepHome {
@@ -149,9 +153,10 @@ func (s State) Left(project string) (list []*Run, err error) {
 
 // Settled is what a run left in its project.
 type Settled struct {
-	Dir    string   `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
-	Moved  []string `json:"moved,omitempty"`
-	Unseen []string `json:"unseen,omitempty"` // directories that could not be looked into
+	Dir     string   `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
+	Moved   []string `json:"moved,omitempty"`
+	Unseen  []string `json:"unseen,omitempty"`  // directories that could not be looked into
+	Changed []string `json:"changed,omitempty"` // what was guarded and is not what it was
 }
 
 // Words say it to a person.
@@ -159,6 +164,10 @@ func (s Settled) Words(project string) (lines []string) {
 	for _, path := range s.Moved {
 		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
 			path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
+	}
+	for _, path := range s.Changed {
+		lines = append(lines, fmt.Sprintf("%s is not what it was when the agent began: it was replaced from outside of the wall, and from then on the agent could write it; read it before a program acts on it",
+			filepath.Join(project, path)))
 	}
 	for _, path := range s.Unseen {
 		lines = append(lines, fmt.Sprintf("%s could not be looked into: see what is there before a program outside of the wall does", filepath.Join(project, path)))
@@ -179,6 +188,11 @@ func (r *Run) Settle() (s Settled, err error) {
 		return s, err
 	default:
 		s.Unseen = now.Unseen
+		is, err := stamps(r.Project, r.Before)
+		if err != nil {
+			return s, err
+		}
+		s.Changed = changed(r.Stamps, is)
 		fresh := New(r.Before, now.Paths)
 		if len(fresh) > 0 {
 			s.Dir = r.state.in("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func put(t *testing.T, dir string, names ...string) {
@@ -95,6 +96,27 @@ func TestQuarantine(t *testing.T) {
 		t.Error("a home that is not kept is kept")
 	}
 	if lines := got.Words(project); len(lines) != len(want) || !strings.Contains(lines[0], "mv -n '"+got.Dir) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestReplacedFromOutside: a mount comes off what somebody outside replaces, so whatever is guarded and changed is told.
+func TestReplacedFromOutside(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, ".git/HEAD", ".git/config", ".git/hooks/a", ".git/hooks/b", ".envrc", ".vscode/tasks.json")
+	os.Symlink("/etc", filepath.Join(project, ".vscode", "link"))
+	r, _ := begin(t, s, project, false)
+	put(t, project, "new")
+	os.Rename(filepath.Join(project, "new"), filepath.Join(project, ".git/config"))
+	os.Chmod(filepath.Join(project, ".git/hooks/a"), 0o755) // which makes it one that runs
+	os.Chtimes(filepath.Join(project, ".envrc"), time.Now(), time.Now())
+	os.Remove(filepath.Join(project, ".vscode", "link"))
+	os.Symlink("/", filepath.Join(project, ".vscode", "link"))
+	got, err := r.Settle()
+	if want := []string{".git/config", ".git/hooks", ".vscode"}; err != nil || !slices.Equal(got.Changed, want) || len(got.Moved) > 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if lines := got.Words(project); len(lines) != 3 || !strings.Contains(lines[0], ".git/config is not what it was") {
 		t.Errorf("%q", lines)
 	}
 }
