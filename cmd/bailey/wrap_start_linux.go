@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,11 +103,16 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	if err != nil {
 		return never, err
 	}
-	if !w.json {
-		w.banner(w.job, cage)
+	if w.job.TTY && !w.json {
+		w.banner(cage)
 	}
 	stop := w.report(ctx, refusals)
-	exit, err := w.app.inside(ctx, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
+	alive, forget := w.untilKilled(ctx)
+	exit, err := w.app.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
+	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil { // an agent that was told to end may do so by itself
+		err = cmp.Or(err, why)
+	}
+	forget()
 	stop()
 	end := wrapEnding{ID: w.run.ID, ExitCode: exit.Code, Egress: way.Report().EgressTotals}
 	s, serr := w.run.Settle()
@@ -138,6 +146,46 @@ func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (b
 	}
 	err = act(ctx, w.client, w.op, wrapStart, map[string]any{"wrap": q}, &begun)
 	return begun, err
+}
+
+// banner says before the terminal is handed over what is behind it.
+func (w *wrapped) banner(cage bailey.Cage) {
+	var reach []string
+	for _, e := range w.job.Network.Endpoints {
+		reach = append(reach, e.Words())
+	}
+	fmt.Fprintln(w.stderr, "bailey: "+shown(fmt.Sprintf("%s inside the wall: cage %s, %d layers; %s is writable; it reaches %s; bailey wrap --log, in another terminal, shows what it is refused",
+		w.agent.Name, cage.Kind, len(cage.Layers), w.project.Path, cmp.Or(strings.Join(reach, ", "), "no host"))))
+}
+
+// killPatience is how long an agent lives on, at most, once everything was stopped.
+const killPatience = time.Second
+
+// untilKilled is a context that ends as ctx does, or when the kill switch is thrown. It starts no gateway: where there is none
+// nobody can throw the switch, and what starts one later says so then.
+func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	client := *w.client
+	client.Start = nil
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(killPatience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			var now gateway.Killed
+			if err := client.Look(ctx, gateway.Query{Verb: killedLook}, &now); err == nil && now.On() {
+				cancel(&bailey.Error{Kind: bailey.Denied, Message: killedWords(now), Hint: "bailey resume, then wrap the agent again"})
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-ended }
 }
 
 // report has refusals stand in the ledger as they come, twice a second at most.
@@ -204,7 +252,7 @@ func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
 		return nil, err
 	}
 	c := egress.WayConfig{Network: w.job.Network, Authorities: believed, Config: egress.Config{ByName: w.network.ByName,
-		Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50},
+		Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
 			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
 				r.add(refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
