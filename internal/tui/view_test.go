@@ -192,15 +192,16 @@ func TestRefusedInside(t *testing.T) {
 	s := sit(t, func(*Config) {})
 	s.size(100, 24)
 	s.keys("2")
+	s.m.now.Calls = nil
 	s.m.now.Walls = []Wall{{Agent: "claude", Project: "/src", Since: noon}}
-	s.m.now.Refused = []Refusal{{Agent: "claude", Reason: "first", At: noon}, {Agent: "claude", Reason: "egress to a.example:443 is not allowed", Hint: "--egress a.example:443", At: noon}}
+	s.m.now.Refused = []Refusal{{Agent: "claude", Reason: "an older one", At: noon}, {Agent: "claude", Reason: "egress to a.example:443 is not allowed", Hint: "--egress a.example:443", At: noon}}
 	screen := ansi.Strip(s.view())
 	for _, want := range []string{"No call is under way.", "claude inside the wall of /src", "egress to a.example:443 is not allowed", "    --egress a.example:443"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not to be seen:\n%s", want, screen)
 		}
 	}
-	if strings.Index(screen, "a.example") > strings.Index(screen, "first") {
+	if strings.Index(screen, "a.example") > strings.Index(screen, "an older one") {
 		t.Errorf("the newest is not the first:\n%s", screen)
 	}
 }
