@@ -114,13 +114,15 @@ func tryAgent(ctx context.Context, c agentClient, dir string, running bool) agen
 		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
 }
 
-// examineAgents has a line for each agent, and one for each thing that was tried of it.
+// examineAgents has a line for each agent, and of one that something holds a line for each thing that was tried. Of one that
+// nothing holds the first thing that is open says it all.
 func examineAgents(agents []agentStatus) (found []finding) {
 	for _, a := range agents {
 		name := "agent " + cell(a.Agent)
 		switch a.State {
 		case openState:
 			found = append(found, finding{name, warning, a.Words, a.Cure})
+			continue
 		default:
 			found = append(found, finding{name, good, a.Words, ""})
 		}

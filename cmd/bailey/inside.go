@@ -12,12 +12,9 @@ import (
 	"bailey/internal/gateway"
 )
 
-// callsSocket is the one socket that an agent inside the wall has, "" outside. Where no variable came along the place tells:
-// nobody but root makes one there.
+// callsSocket is the one socket that an agent inside the wall has, "" outside. The place tells, not a variable: nobody but root
+// makes one there, and whatever says that this is inside would have an agent's hook believe it.
 func callsSocket() string {
-	if path := os.Getenv(gateway.CallsVariable); path != "" {
-		return path
-	}
 	if info, err := os.Lstat(gateway.CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
 		return gateway.CallsSocket
 	}
@@ -25,7 +22,7 @@ func callsSocket() string {
 }
 
 // insideVerbs are those that mean something inside the wall.
-var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "doctor", "help", "completion", "__complete", "__completeNoDesc"}
+var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion", "__complete", "__completeNoDesc"}
 
 // forInside refuses every other verb there, before it touches anything.
 func forInside(cmd *cobra.Command, _ []string) error {

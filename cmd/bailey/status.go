@@ -103,7 +103,10 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil {
 				return err
 			}
-			s, err := askStatus(cmd.Context(), home, statusPatience)
+			s, err := stopped(home, walled), error(nil)
+			if callsSocket() == "" {
+				s, err = askStatus(cmd.Context(), home, statusPatience)
+			}
 			if err != nil && !errors.Is(err, gateway.ErrUnreachable) {
 				return err
 			}
@@ -217,7 +220,9 @@ func withHint(err error) string {
 func (s status) words(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
-	line("home", "%s", s.Home)
+	if callsSocket() == "" {
+		line("home", "%s", s.Home)
+	}
 	if s.Running {
 		s.runningWords(line)
 	} else {

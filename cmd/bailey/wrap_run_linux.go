@@ -164,7 +164,7 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 		if err != nil {
 			return nil, err
 		}
-		named = append(named, e)
+		named = append(named, widened(e, w.network.With(e)))
 	}
 	for _, e := range named {
 		add(e)
@@ -178,6 +178,12 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 		}
 	}
 	return list, nil
+}
+
+// widened has the flags of both: what settings say of a place holds wherever it is named.
+func widened(e, o bailey.Endpoint) bailey.Endpoint {
+	e.Private, e.Plain, e.NoSNI, e.ECH, e.Inspect = e.Private || o.Private, e.Plain || o.Plain, e.NoSNI || o.NoSNI, e.ECH || o.ECH, e.Inspect || o.Inspect
+	return e
 }
 
 // furnish makes what the agent finds in its home, where it does not have it yet.

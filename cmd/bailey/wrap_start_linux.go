@@ -18,6 +18,7 @@ import (
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/judge"
 	"bailey/internal/wrap"
 )
 
@@ -67,7 +68,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 		return err
 	}
 	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
-	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, exec.LookPath)
+	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, os.Getenv("PATH"), exec.LookPath)
 	w.job = j
 	return nil
 }
@@ -118,6 +119,9 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	s, serr := w.run.Settle()
 	w.run = nil
 	w.tell(s, w.project.Path)
+	if n := end.Egress.Refused; n > 0 && !w.json {
+		fmt.Fprintf(w.stderr, "bailey: it was refused %s on its way out: bailey wrap --log shows them, and what would allow each\n", counts(int(n), "connection"))
+	}
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
 	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
 	if err != nil {
@@ -271,17 +275,20 @@ func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
 	}
 	client := *w.client
 	client.Session = begun.Bearer
-	return wallWay{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Refused: func(reason string) {
+	return wallWay{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: judge.Verdict{Silent: true}, Refused: func(reason string) {
 		r.add(refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
 	}}}, nil
 }
 
-// wayOut is what would allow it.
+// wayOut is what would allow it. What a place lacks is a flag, where it is named already.
 func wayOut(e bailey.EgressEvent) string {
-	if e.Hint != "" && e.Target != "" {
-		return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
+	switch {
+	case e.Hint == "" || e.Target == "":
+		return e.Hint
+	case strings.Contains(e.Hint, "private: true"):
+		return e.Hint + ": bailey wrap --egress " + e.Target + ",private, and plain where it speaks no TLS; or so in settings.yaml under network, for: [wrap]"
 	}
-	return e.Hint
+	return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
 }
 
 func (w wallWay) Serve(ctx context.Context, listeners []net.Listener) error {

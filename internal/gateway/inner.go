@@ -22,7 +22,11 @@ const (
 )
 
 // innerVerbs are what an agent inside the wall may say: calls, how to word one, and what its own hook asks. Nothing that shows other sessions.
-var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", "judge"}
+var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
+
+// judgeVerb is what a hook asks. It is answered here: nobody can be asked about what the agent does to itself, and the gateway
+// knows nothing of paths inside.
+const judgeVerb = "judge"
 
 // maxInner bounds what an agent inside the wall has open at once.
 const maxInner = 64
@@ -32,6 +36,7 @@ const maxInner = 64
 type Inner struct {
 	Client *Client // with the agent's session
 	Dir    string  // the project: where a call starts that says it comes from elsewhere
+	Judged any     // the answer to the agent's own hook
 	// Refused is told of each query that was not let through. Nil: nobody is.
 	Refused func(reason string)
 }
@@ -86,6 +91,10 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	q, err := readQuery(inner)
 	if err == nil {
 		q, err = n.admit(q)
+	}
+	if err == nil && q.Verb == judgeVerb {
+		respond(inner, n.Judged)
+		return
 	}
 	var outer *peer.Conn
 	if err == nil {

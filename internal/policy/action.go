@@ -19,6 +19,7 @@ type Action struct {
 	Reversibility string
 	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
 	BuiltIn       bool            // of a pack that ships with Bailey
+	Own           bool            // agents do it themselves, and it is they who ask their person
 }
 
 // class is one way of grouping actions: every value is the group "<name>:<value>".

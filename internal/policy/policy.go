@@ -173,7 +173,7 @@ func assemble(m *model, rules []*rule) *Engine {
 // Len is how many rules there are, the built-in ones included.
 func (e *Engine) Len() int { return len(e.rules) }
 
-// Asks is how many rules of the policy's own ask about something that can be called.
+// Asks is how many rules of the policy's own ask about something that can be called: a question of Bailey's comes of these.
 func (e *Engine) Asks() int {
 	asking := map[bailey.RuleID]bool{}
 	note := func(rules []*rule) {
@@ -184,7 +184,9 @@ func (e *Engine) Asks() int {
 		}
 	}
 	for _, s := range e.slices {
-		note(s.own)
+		if !s.act.Own {
+			note(s.own)
+		}
 	}
 	if len(e.slices) > 0 {
 		note(e.common)

@@ -101,8 +101,8 @@ var system = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Trees are what the cage of an agent shows of the host, and its search path: the system, this program, and the installation
-// of the agent, which is the file at program and what it stands among.
-func Trees(self, program string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
+// of the agent, which is the file at program and what it stands among. Of the user's own search path stays what is shown.
+func Trees(self, program, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
 	for _, p := range system {
 		if _, err := os.Stat(p); err == nil {
 			trees = append(trees, bailey.Tree{Path: p})
@@ -117,6 +117,13 @@ func Trees(self, program string, look func(string) (string, error)) (trees []bai
 		trees = append(trees, bailey.Tree{Path: p})
 		if info, err := os.Stat(p); err == nil && !info.IsDir() && !slices.Contains(dirs, filepath.Dir(p)) {
 			dirs = append(dirs, filepath.Dir(p))
+		}
+	}
+	for _, dir := range filepath.SplitList(hostPath) { // as far as the cage shows it: /usr/local/go/bin, say
+		dir = filepath.Clean(dir)
+		shown := slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && within(t.Path, dir) })
+		if shown && !slices.Contains(dirs, dir) && !slices.Contains(strings.Split(searched, ":"), dir) {
+			dirs = append(dirs, dir)
 		}
 	}
 	return trees, strings.Join(append(dirs, searched), ":")

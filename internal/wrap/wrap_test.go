@@ -198,7 +198,10 @@ func TestTrees(t *testing.T) {
 		"v22/bin/agent":    {"v22/bin/agent", "v22/lib/node_modules", "v22/bin/node"},
 		".local/bin/agent": {".local/bin/agent"},
 	} {
-		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), none)
+		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), "/usr/local/go/bin:.:"+dir+"/v22/lib:/sbin/../root:/usr/local/go/bin", none)
+		if !strings.Contains(path, ":/usr/local/go/bin:"+searched) {
+			t.Errorf("the search path: %s", path)
+		}
 		var got []string
 		for _, tree := range trees {
 			if name, ok := strings.CutPrefix(tree.Path, dir+"/"); ok {

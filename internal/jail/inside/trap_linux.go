@@ -53,7 +53,7 @@ func run() {
 			syscall.Exit(1)
 		}
 		if tool != 0 {
-			report(Exited, uint32(reap(tool)), 0)
+			report(Exited, uint32(reap(tool, s.Op == Exec && len(s.N) > 2 && s.N[2] == 1)), 0)
 			syscall.Exit(0)
 		}
 	}
@@ -185,11 +185,19 @@ func obey(up chan<- struct{}) {
 	syscall.Exit(1)
 }
 
-// reap waits for orphans until the tool itself has ended.
-func reap(tool int) syscall.WaitStatus {
+// reap waits for orphans until the tool itself has ended. One that has a terminal and stops goes on: there is no shell outside
+// that could continue it (an agent stops itself when ^Z is typed), and it would stand still for ever.
+func reap(tool int, terminal bool) syscall.WaitStatus {
+	options := 0
+	if terminal {
+		options = syscall.WUNTRACED
+	}
 	for {
 		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		pid, err := syscall.Wait4(-1, &ws, options, nil)
+		if err == nil && pid == tool && ws.Stopped() {
+			syscall.Kill(tool, syscall.SIGCONT)
+		}
 		if err == nil && pid == tool && (ws.Exited() || ws.Signaled()) {
 			return ws
 		}
