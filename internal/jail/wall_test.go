@@ -44,7 +44,7 @@ func newYard(t *testing.T) *yard {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	os.Chmod(root, 0o755)
 	y := &yard{project: filepath.Join(root, "project"), home: filepath.Join(root, "home"), outside: filepath.Join(root, "outside")}
-	for _, dir := range []string{"project/.git/hooks", "project/src", "project/.claude/sub", "home", "outside"} {
+	for _, dir := range []string{"project/.git/hooks", "project/src/deep/inner", "project/.claude/sub", "home", "outside"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -130,6 +130,23 @@ func TestWallKeepsWhatItIsTold(t *testing.T) {
 		}
 		if after := y.state(t); after != before {
 			t.Errorf("%s: it is\n%s\nand was\n%s", line, after, before)
+		}
+	}
+}
+
+// TestWallKeepsInNestedPlaces: where a place lies in another, the way down from the outer one stays as well.
+func TestWallKeepsInNestedPlaces(t *testing.T) {
+	y := newYard(t)
+	put(t, y.in("src/deep/inner/.envrc"), "A=b\n", 0o644)
+	for _, line := range []string{"mv src lib", "mv src/deep src/other", "rm -rf src", "echo x >> src/deep/inner/.envrc"} {
+		job := y.job(t, line)
+		job.Places = append(job.Places, place(t, y.in("src/deep/inner"), true))
+		job.Wall.Keep = []string{y.in("src/deep/inner/.envrc")}
+		if r := ask(t, y.Jail, job).must(t); r.exit.Code == 0 {
+			t.Errorf("%s: %+v", line, r)
+		}
+		if b, err := os.ReadFile(y.in("src/deep/inner/.envrc")); err != nil || string(b) != "A=b\n" {
+			t.Errorf("%s: %q, %v", line, b, err)
 		}
 	}
 }
