@@ -26,7 +26,7 @@ const (
 
 // Config is what a Dispatcher needs.
 type Config struct {
-	// Applied are the hooks in force. It is asked at each event.
+	// Applied are the hooks in force. It is asked at each event. Nil: there are none.
 	Applied func() hook.Config
 	// Cages runs hooks; Bare runs those that hooks.json takes out of the cage. Nil Cages is a platform that has none, nil
 	// Bare refuses these.
@@ -39,6 +39,8 @@ type Config struct {
 	// Private are paths that no hook sees for being near: homes, workspaces, what is masked. A program whose folder is one
 	// of them, or holds one, is refused. Nil: there are none.
 	Private func() []string
+	// Workspaces are what agents write. A file in one is no hook: who is to be held by it could write it. Nil: there are none.
+	Workspaces func() []string
 	// Tell is told of each hook that was asked. Nil: nobody is.
 	Tell func(ctx context.Context, a Asked)
 }
@@ -82,6 +84,9 @@ func New(c Config) *Dispatcher { return &Dispatcher{Config: c} }
 // ends so does the chain, and the event does not go on.
 func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Asked) {
 	whole := hook.Outcome{Effect: hook.Kept, Event: e}
+	if d.Applied == nil {
+		return whole, nil
+	}
 	var all []Asked
 	for i, h := range d.Applied().Hooks {
 		if !h.Matches(whole.Event) {
