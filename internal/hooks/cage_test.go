@@ -268,9 +268,9 @@ func TestBufferIsCapped(t *testing.T) {
 	y := newYard(t)
 	const size = 100 << 20
 	h := y.shell(t, fmt.Sprintf("head -c %d /dev/zero; head -c %[1]d /dev/zero >&2", size))
-	y.hooks = []hook.Hook{h}
 	a := &Asked{}
-	ran := y.run(t.Context(), pre(nil), h, a)
+	p := <-y.ahead(t.Context(), pre(nil), []prepared{{Hook: h}})
+	ran := p.ask(t.Context(), pre(nil), a)
 	if len(ran.Stdout) != hook.MaxFrame || len(ran.Stderr) != hook.MaxFrame || !ran.Truncated || ran.Exit != 0 {
 		t.Errorf("%d and %d bytes were kept, truncated %v, code %d", len(ran.Stdout), len(ran.Stderr), ran.Truncated, ran.Exit)
 	}
