@@ -65,6 +65,9 @@ func TestBareEndsWhole(t *testing.T) {
 	if exit, _, _, err := runs(t, t.Context(), "kill -9 $$", time.Minute, word); exit.Code != 137 || err != nil {
 		t.Errorf("%+v %v", exit, err)
 	}
+	if exit, out, _, err := runs(t, t.Context(), "trap 'echo asked; exit 5' TERM; while :; do sleep 0.1; done", time.Second, word); !exit.TimedOut || exit.Code != 5 || out != "asked\n" || err != nil {
+		t.Errorf("%+v %v", exit, err)
+	}
 	if exit, _, _, err := runs(t, t.Context(), "trap '' TERM; while :; do sleep 0.1; done", time.Second, word); !exit.TimedOut || exit.Code != 137 || err != nil {
 		t.Errorf("%+v %v", exit, err)
 	}

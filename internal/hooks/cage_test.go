@@ -407,6 +407,10 @@ func TestNoCageNoHook(t *testing.T) {
 	y := newYard(t)
 	mark := filepath.Join(y.home, "state", "ran")
 	h := y.shell(t, "echo > "+mark)
+	y.Cages = wallless{y.Cages}
+	if o, a := y.try(t, h); o.Effect != hook.Blocked || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "no tree today") {
+		t.Errorf("a cage that is not what a hook's has to be: %+v %+v", o, a)
+	}
 	for name, cages := range map[string]bailey.Runner{"no runner": nil, "a runner without cages": uncaged{}} {
 		y.Cages = cages
 		for f, want := range map[hook.OnFailure]hook.Effect{"": hook.Blocked, hook.Pass: hook.Failed} {
@@ -432,6 +436,16 @@ type uncaged struct{ Bare }
 func (u uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	job.Wall, job.Read = nil, nil
 	return u.Bare.Plan(ctx, job)
+}
+
+// wallless is a host with namespaces that cannot show its trees for another reason.
+type wallless struct{ bailey.Runner }
+
+func (w wallless) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if job.Wall != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no tree today"}
+	}
+	return w.Runner.Plan(ctx, job)
 }
 
 // TestHeld: what a cage comes to.
