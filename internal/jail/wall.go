@@ -315,7 +315,19 @@ func (l *layout) terminals() {
 		}
 	}
 	l.links["/dev/shm"] = tmpDir
+	if !l.reaches(varTmp) {
+		l.links[varTmp] = tmpDir
+	}
 	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
+}
+
+// varTmp is where programs leave what is too large for memory. A cage has no other room than its memory.
+const varTmp = "/var/tmp"
+
+// reaches tells whether the cage shows something at dir or beneath it.
+func (l *layout) reaches(dir string) bool {
+	in := func(path string) bool { return above(dir, path) }
+	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) || slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
 }
 
 // ptsDir is where the cage's own terminals are.

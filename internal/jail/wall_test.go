@@ -216,3 +216,19 @@ a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`
 		})
 	}
 }
+
+// TestWallHasVarTmp: it is the cage's own /tmp, and where something of the host's is shown beneath it, it is what it was.
+func TestWallHasVarTmp(t *testing.T) {
+	y := newYard(t)
+	job := bailey.Job{Command: "/bin/sh", Args: []string{"-c", "echo text > /var/tmp/note && cat /tmp/note"}, Wall: &bailey.Wall{Trees: hostTrees()}}
+	if r := ask(t, y.Jail, job).must(t); r.out != "text\n" {
+		t.Errorf("%+v %q %s", r.exit, r.out, r.log)
+	}
+	job.Read = []string{y.outside}
+	if r := ask(t, y.Jail, job).must(t); r.exit.Code == 0 {
+		t.Errorf("with a place beneath it: %+v %q", r.exit, r.out)
+	}
+	if _, err := os.Stat("/var/tmp/note"); err == nil {
+		t.Error("the host's own was written")
+	}
+}
