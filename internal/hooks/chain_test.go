@@ -1,0 +1,143 @@
+package hooks
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"bailey"
+	"bailey/hook"
+	"bailey/internal/ktest"
+)
+
+// adds is a hook that appends a letter to ref.
+func (y *yard) adds(t *testing.T, letter string) hook.Hook {
+	ktest.Require(t, "jq")
+	path := y.script(t, "adds-"+letter, fmt.Sprintf("#!/bin/sh\nexec jq -c '{systemMessage: \"%s\", hookSpecificOutput: {hookEventName: \"PreToolUse\", updatedInput: {ref: (.toolInput.ref + \"%[1]s\")}}}'\n", letter))
+	return hook.Hook{Event: hook.OnPreToolUse, Argv: []string{path}, Timeout: hook.DefaultTimeout}
+}
+
+// TestChain: left to right, each about what the one before it left, to the first that blocks.
+func TestChain(t *testing.T) {
+	y := newYard(t)
+	a, b := y.adds(t, "a"), y.adds(t, "b")
+	fails, blocks := y.shell(t, "exit 9"), a
+	fails.OnFailure = hook.Pass
+	blocks.Argv = []string{y.script(t, "blocks", "#!/bin/sh\necho no more >&2; exit 2\n")}
+	elsewhere, other := a, a
+	elsewhere.Event, other.Matcher = hook.OnSessionEnd, "http.*"
+	for name, c := range map[string]struct {
+		hooks  []hook.Hook
+		effect hook.Effect
+		ref    string
+		places []int
+	}{
+		"nobody":                {nil, hook.Kept, "", nil},
+		"nobody's event":        {[]hook.Hook{elsewhere, other}, hook.Kept, "", nil},
+		"in order":              {[]hook.Hook{a, elsewhere, b, other, a}, hook.Changed, "aba", []int{1, 3, 5}},
+		"one fails":             {[]hook.Hook{a, fails, b}, hook.Changed, "ab", []int{1, 2, 3}},
+		"one alone, which does": {[]hook.Hook{fails}, hook.Failed, "", []int{1}},
+		"one blocks":            {[]hook.Hook{a, blocks, b}, hook.Blocked, "", []int{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []Asked
+			y.Tell = func(_ context.Context, a Asked) { told = append(told, a) }
+			y.hooks = c.hooks
+			o, all := y.Ask(t.Context(), pre(map[string]any{"ref": ""}))
+			var places []int
+			for _, a := range all {
+				places = append(places, a.Hook)
+			}
+			if o.Effect != c.effect || !reflect.DeepEqual(places, c.places) || !reflect.DeepEqual(told, all) {
+				t.Errorf("%+v, asked %v", o, places)
+			}
+			if e, ok := o.Event.(hook.PreToolUse); ok != (c.effect != hook.Blocked) || ok && e.ToolInput["ref"] != c.ref {
+				t.Errorf("it goes on as %+v", o.Event)
+			}
+			if c.effect == hook.Blocked && (o.Reason != "no more" || o.Message != "a\nno more") {
+				t.Errorf("%q %q", o.Reason, o.Message)
+			}
+		})
+	}
+}
+
+// TestAskedAtOnce: events of many sessions do not meet.
+func TestAskedAtOnce(t *testing.T) {
+	y := newYard(t)
+	y.hooks = []hook.Hook{y.adds(t, "a"), y.adds(t, "b")}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			e := pre(map[string]any{"ref": fmt.Sprint(i)})
+			e.ID = bailey.SessionID(fmt.Sprint("s-", i))
+			o, asked := y.Ask(t.Context(), e)
+			if o.Effect != hook.Changed || o.Event.(hook.PreToolUse).ToolInput["ref"] != fmt.Sprint(i, "ab") || len(asked) != 2 || asked[0].Session != e.ID {
+				t.Errorf("%d: %+v", i, o)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestGoneBefore: who is gone before it begins asks nobody.
+func TestGoneBefore(t *testing.T) {
+	y := newYard(t)
+	h := y.shell(t, "exit 0")
+	for _, bare := range []bool{false, true} {
+		h.Unsandboxed, h.OnFailure = bare, hook.Pass
+		y.hooks = []hook.Hook{h, h}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if o, all := y.Ask(ctx, pre(nil)); o.Effect != hook.Blocked || o.Event != nil || len(all) != 1 || all[0].Exit != bailey.NeverRan {
+			t.Errorf("%+v %+v", o, all)
+		}
+	}
+}
+
+// TestToldOnce: a warning is told once in a session for each hook, until it is forgotten.
+func TestToldOnce(t *testing.T) {
+	y := newYard(t)
+	h := y.shell(t, "head -c 2000000 /dev/zero >&2; exit 0")
+	h.Unsandboxed = true
+	y.hooks = []hook.Hook{h, h}
+	kinds := func(s bailey.SessionID) (all []string) {
+		e := pre(nil)
+		e.ID = s
+		_, asked := y.Ask(t.Context(), e)
+		for _, a := range asked {
+			for _, w := range a.Warning {
+				all = append(all, fmt.Sprint(a.Hook, " ", w.Kind))
+			}
+		}
+		return all
+	}
+	every := []string{"1 hook.sandbox", "1 hook.buffer", "2 hook.sandbox", "2 hook.buffer"}
+	for i, step := range []struct {
+		forget bool
+		what   bailey.SessionID
+		in     bailey.SessionID
+		want   []string
+	}{{in: "s-1", want: every}, {in: "s-1"}, {in: "s-2", want: every}, {forget: true, what: "s-1", in: "s-2"}, {in: "s-1", want: every}, {forget: true, in: "s-2", want: every}, {in: "s-1", want: every}} {
+		if step.forget {
+			y.Forget(step.what)
+		}
+		if got := kinds(step.in); !reflect.DeepEqual(got, step.want) {
+			t.Errorf("step %d: %v, want %v", i+1, got, step.want)
+		}
+	}
+}
+
+// TestToldIsBounded: a hook that fails with new words each time, and sessions without end, take no memory without end.
+func TestToldIsBounded(t *testing.T) {
+	d := New(Config{})
+	for i := range 3 * maxTold {
+		d.untold("s-1", 1, []Warning{{Kind: "hook.failed", Text: strings.Repeat("x", i)}})
+		d.untold(bailey.SessionID(fmt.Sprint("s-", i)), 1, []Warning{{Kind: "hook.sandbox"}})
+	}
+	if n, m := len(d.told), len(d.told["s-1"]); n > maxTold || m > maxTold {
+		t.Errorf("%d sessions, %d warnings", n, m)
+	}
+}

@@ -1,0 +1,90 @@
+package hooks
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"bailey"
+	"bailey/hook"
+)
+
+// warned is one warning of one hook.
+type warned struct {
+	hook int
+	Warning
+}
+
+// maxTold bounds what is remembered of a session, and how many sessions are: a hook writes what some warnings say. Beyond it
+// a warning is told again.
+const maxTold = 1 << 10
+
+// untold are those warnings that a session was not told yet. It is told of them now.
+func (d *Dispatcher) untold(s bailey.SessionID, n int, all []Warning) (fresh []Warning) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range all {
+		if len(d.told) >= maxTold && d.told[s] == nil || d.told == nil {
+			d.told = map[bailey.SessionID]map[warned]bool{}
+		}
+		if d.told[s] == nil || len(d.told[s]) >= maxTold {
+			d.told[s] = map[warned]bool{}
+		}
+		if k := (warned{n, w}); !d.told[s][k] {
+			d.told[s][k] = true
+			fresh = append(fresh, w)
+		}
+	}
+	return fresh
+}
+
+// Forget clears which warnings a session was told; with "" those of all, as a reload does.
+func (d *Dispatcher) Forget(s bailey.SessionID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s == "" {
+		d.told = nil
+	}
+	delete(d.told, s)
+}
+
+// flood warns of streams that had more than is kept.
+func flood(stdout, stderr bool) (all []Warning) {
+	for _, s := range [...]struct {
+		name string
+		more bool
+	}{{"stdout", stdout}, {"stderr", stderr}} {
+		if s.more {
+			all = append(all, Warning{"hook.buffer", fmt.Sprintf("it wrote more than %d bytes on %s, of which the rest was dropped", hook.MaxFrame, s.name), "have it write less"})
+		}
+	}
+	return all
+}
+
+const cureNetwork = `name it in hooks.json: "network": {"allow": ["host:443"]}`
+
+// offline warns of a hook that did not come where it wanted. Of one with a network the proxy knows. Of one without nobody sees
+// that it tried, for it gets no socket: there is only what programs write that get none.
+func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
+	if way != nil {
+		for _, line := range way.Report().Refusals() {
+			all = append(all, Warning{"hook.network", line, "name it in network.allow, or have the hook do without it"})
+		}
+		return all
+	}
+	if h.Unsandboxed {
+		return nil
+	}
+	for line := range bytes.Lines(stderr) {
+		for _, sign := range signs {
+			if bytes.Contains(bytes.ToLower(line), []byte(sign)) {
+				return []Warning{{"hook.network", "it has no network, and seems to want one: " + strings.ToValidUTF8(string(bytes.TrimSpace(line[:min(len(line), 256)])), "\ufffd"), cureNetwork}}
+			}
+		}
+	}
+	return nil
+}
+
+// signs are what resolvers and clients say where there is no socket to be had: glibc and musl, Python, curl(1), Go, Node.
+var signs = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve", "dial tcp", "eai_again", "socket: permission denied",
+	"urlopen error", "network is unreachable", "failed to connect", "couldn't connect", "connect eacces", "socket.py"}

@@ -1,0 +1,123 @@
+package hooks
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey/hook"
+	"bailey/internal/jail"
+	"bailey/internal/ktest"
+)
+
+// A yard is a home with hooks in it, and a real jail.
+type yard struct {
+	*Dispatcher
+	home  string
+	hooks []hook.Hook
+}
+
+const folder = "hooks"
+
+func newYard(t testing.TB) *yard {
+	t.Helper()
+	ktest.Require(t, "userns", "netns")
+	home, err := os.MkdirTemp("/var/tmp", "bailey-hooks-") // neither beneath a cage's own /tmp nor its home
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	os.Chmod(home, 0o755)
+	j, err := jail.New(jail.Config{Mask: []string{filepath.Join(home, ".ssh")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, dir := range []string{".ssh", folder, "state"} {
+		if err := os.Mkdir(filepath.Join(home, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y := &yard{home: home}
+	y.Dispatcher = New(Config{
+		Applied: func() hook.Config { return hook.Config{Hooks: y.hooks} },
+		Cages:   j, Bare: Bare{},
+		Environ: func() []string {
+			return []string{"HOME=" + home, "USER=somebody", "SECRET=of the user's", "LISTED=passes"}
+		},
+		Private: func() []string { return []string{home, filepath.Join(home, ".ssh")} },
+	})
+	return y
+}
+
+// script writes a program that begins with its first line, and returns its path.
+func (y *yard) script(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(y.home, folder, name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// shell is a hook at PreToolUse.
+func (y *yard) shell(t testing.TB, text string) hook.Hook {
+	t.Helper()
+	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())
+	return hook.Hook{Event: hook.OnPreToolUse, Argv: []string{y.script(t, name, "#!/bin/sh\n"+text)}, Timeout: hook.DefaultTimeout}
+}
+
+func pre(input map[string]any) hook.PreToolUse {
+	return hook.PreToolUse{Session: hook.Session{ID: "s-1", Dir: "/src"}, ToolName: "git.push", ToolInput: input}
+}
+
+// try asks one hook about a call.
+func (y *yard) try(t testing.TB, h hook.Hook) (hook.Outcome, Asked) {
+	t.Helper()
+	y.hooks = []hook.Hook{h}
+	o, all := y.Ask(t.Context(), pre(map[string]any{"ref": "main"}))
+	if len(all) != 1 {
+		t.Fatalf("%d hooks were asked, and not one", len(all))
+	}
+	return o, all[0]
+}
+
+// alive are processes with a word among their arguments, seen from outside.
+func alive(t testing.TB, word string) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no process to be seen", err)
+	}
+	for _, f := range files {
+		line, _ := os.ReadFile(f) // it may have ended
+		if slices.Contains(strings.Split(string(line), "\x00"), word) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// comes waits for a file.
+func comes(t testing.TB, path string) {
+	t.Helper()
+	for range 2000 {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%s never came", path)
+}
