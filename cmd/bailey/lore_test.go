@@ -65,6 +65,9 @@ func examples(r *rand.Rand) map[string]func() any {
 		policyEvent: func() any {
 			return appliedPolicy{Digest: fmt.Sprint(r.IntN(1000)), Policy: fmt.Sprint(r.IntN(1000)), Dir: name(), Rules: r.IntN(9), Operator: gateway.Env}
 		},
+		hooksEvent: func() any {
+			return appliedHooks{Digest: fmt.Sprint(r.IntN(1000)), UserHome: name(), Hooks: r.IntN(9), At: at(), Operator: gateway.Env}
+		},
 		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
 		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
 		gateway.IssueEvent:  issued,
