@@ -491,13 +491,14 @@ func TestLoreFormat(t *testing.T) {
 	l.Asked.Answered(answer)
 	l.Asked.Denied = map[string]approve.Denial{"k": {Question: "a", Reason: "w", At: when}}
 	l.Asked.Given(approve.Standing{ID: "g", Question: "a", Text: "t", Until: when, By: answer})
+	l.Hooks = appliedHooks{Digest: "d", UserHome: "/h", Hooks: 6, At: when, Operator: "o", Person: "p"}
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use"],` +
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -507,7 +508,8 @@ func TestLoreFormat(t *testing.T) {
 		`"sessions":[{"session":"s-1","agent":"a","uid":5,"at":"1970-01-01T00:00:00Z"}],` +
 		`"asked":{"questions":{"a":{"question":{"id":"a","receipt":"r","capability":"c.d","askedAt":"1970-01-01T00:00:00Z","expires":"1970-01-01T00:00:00Z","text":"t","digest":"d","subject":"s","alike":"k"},` +
 		`"answers":[` + answered + `],"granted":"1970-01-01T00:00:00Z"}},"denied":{"k":{"question":"a","reason":"w","at":"1970-01-01T00:00:00Z"}},` +
-		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}}}`
+		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}},` +
+		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}`
 	if list[0].Text != want || list[0].Format != 2 {
 		t.Errorf("format %d:\n%s\nwant format 2:\n%s", list[0].Format, list[0].Text, want)
 	}
