@@ -52,10 +52,11 @@ type Call struct {
 	Text       bool           // the values were typed as words: strings become what the schema wants
 	Principal  Principal
 	Session    Session
-	Door       string // cli, mcp
+	Door       string // cli, mcp, hook
 	Dir        string // the client's working directory, absolute: relative paths start here
 	Client     string // what the client says of itself: context, never identity
 	DryRun     bool   // decide and plan, execute nothing
+	Own        bool   // of a dry run: the agent runs it itself, with no cage but its own
 	// Patience is how long to stay for an answer, should a person be asked; then the call is parked and pending. Asked is
 	// that of its [Question].
 	Patience time.Duration
@@ -129,7 +130,7 @@ type Request struct {
 	Input      map[string]any    // typed by the manifest's schema, pseudonyms restored
 	Paths      map[string]string // input name → path of the opened descriptor
 	Dir        string            // where the tool runs
-	Cage       string            // full, landlock, builtin; none, seatbelt on a platform without cages
+	Cage       string            // full, landlock, builtin; agent: whoever asks runs it; none, seatbelt on a platform without cages
 	Absent     []string          // layers the cage lacks
 	Changed    bool              // a program others than root could write is not what it was at an earlier call
 	Profile    string
@@ -252,7 +253,7 @@ type MeteredRun interface {
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {
-	Kind         string     `json:"cage"` // full, landlock, builtin; none, seatbelt
+	Kind         string     `json:"cage"` // full, landlock, builtin, agent; none, seatbelt
 	Enforced     bool       `json:"sandboxEnforced"`
 	Layers       []string   `json:"layers,omitempty"`
 	Absent       []string   `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept

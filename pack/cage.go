@@ -21,6 +21,14 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 	switch b.Type {
 	case "subprocess":
 		r.need(n, "backend", seen, "command")
+	case "agent":
+		m.Isolation = Agent
+		switch {
+		case !r.builtin:
+			r.fault(tokenOf(n), "backend agent is for built-in packs: it is what an agent does by itself")
+		case seen["command"] || seen["args"] || seen["env"]:
+			r.fault(tokenOf(n), "backend agent runs nothing, and has neither command nor args nor env")
+		}
 	case "builtin", "mcp", "remote", "sandbox":
 		r.fault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)
 	}

@@ -95,6 +95,9 @@ func (r *reader) egress(at *nodes, m *manifest, s *schema) (list []reached) {
 				list, m.Sandbox.Egress = append(list, to), append(m.Sandbox.Egress, text)
 			}
 		}
+		if len(list) > 0 && m.Isolation != Jail {
+			r.fault(tokenOf(at.egress), "isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
+		}
 		if len(list) > 0 && m.SideEffect == None {
 			r.fault(tokenOf(at.egress), "sideEffectClass none contradicts egress: what reaches the network can tell it something")
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"bailey"
 )
@@ -144,6 +145,26 @@ func TestEgressRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantErr(t, outbound(c.egress, c.credential), c.want) })
 	}
+	wantErr(t, outbound("[\"a.example:443\"]", "{name: key, env: DEMO_TOKEN}\n      - "+inject("to: [\"a.example:443\"], headers: [X]")), "two credentials arrive in DEMO_TOKEN")
 	silent := strings.Replace(outbound("[\"a.example:443\"]", lent), "sideEffectClass: readOnly", "sideEffectClass: none", 1)
 	wantErr(t, silent, "sideEffectClass none contradicts egress")
+}
+
+// TestEgressOfAnAgent: what an agent runs by itself has no cage of ours, and no network of ours.
+func TestEgressOfAnAgent(t *testing.T) {
+	const text = `name: x
+version: 1.0.0
+capabilities:
+  - name: fetch
+    description: fetches
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    backend: {type: agent}
+    sandboxProfile: {network: {egress: ["a.example:443"]}}
+    inputSchema: {type: object}
+`
+	if _, err := LoadBuiltin(fstest.MapFS{"x/pack.yaml": {Data: []byte(text)}}); err == nil || !strings.Contains(err.Error(), "isolation agent contradicts egress") {
+		t.Errorf("%v", err)
+	}
 }

@@ -29,7 +29,7 @@ var (
 	reversibilities = map[string]Reversibility{"readOnly": NothingDone, "read_only": NothingDone, "readonly": NothingDone,
 		"reversible": Reversible, "externallyReversible": ExternallyReversible, "irreversible": Irreversible}
 	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM, "none": Open}
-	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox"}
+	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent"}
 )
 
 // word reads a string of the given grammar.
@@ -141,7 +141,7 @@ func (r *reader) timeout(p *time.Duration) func(ast.Node) {
 	}
 }
 
-// pattern reads argvPattern: one text or a list of them. Shims match it; it grants nothing.
+// pattern reads argvPattern: one text or a list of them.
 func (r *reader) pattern(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if _, list := n.(*ast.SequenceNode); list {
@@ -169,6 +169,9 @@ func (r *reader) credentials(p *[]credential, at *nodes) func(ast.Node) {
 				r.fault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
 			}
 			r.variable(item, c.Env)
+			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {
+				r.fault(tokenOf(item), "two credentials arrive in %s", c.Env)
+			}
 			*p = append(*p, c)
 		}
 	}

@@ -91,6 +91,22 @@
 // passed. When the preview runs again, it is about the same. A call that is allowed without being asked
 // has no preview, and passes argument.
 //
+// # Command lines
+//
+//	argvPattern: git log {-n|--max-count|-# limit} {--oneline format=oneline} {--no-color} [rev] [-- path]
+//
+// A text or a list of them says which command lines mean the capability: the words they begin with, then options in braces
+// and operands in brackets. An option of a boolean input has no value, of any other it has one: "-n 5", "-n5", "--max-count=5", and
+// with -# "-5". With = it says the input's value itself; without an input it changes nothing that matters, and with _ for
+// an input neither does its value. An operand that is left out has what stands behind its =. With ... there may be several, each of which is
+// a call; _ matters to nobody. What follows -- goes to operands that are written so. A command line with a word that
+// has no place here means something else. A pattern grants nothing.
+//
+// # The agent's own
+//
+// In built-in packs a capability of backend: {type: agent} is what an agent does by itself, with tools of its own: the gate
+// decides such a call and runs nothing. Its path inputs need not exist.
+//
 // # Schema
 //
 // inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Some are ours:
@@ -162,7 +178,8 @@ const (
 	Builtin Isolation = "builtin"
 	Jail    Isolation = "jail"
 	MicroVM Isolation = "microvm"
-	Open    Isolation = "none" // needs a waiver that policy names
+	Open    Isolation = "none"  // needs a waiver that policy names
+	Agent   Isolation = "agent" // whoever asks runs it: the gate only decides. Of backend agent, in built-in packs alone
 )
 
 // Pack is one parsed manifest file.
@@ -189,13 +206,14 @@ type Capability struct {
 	Builtin       bool          // from a pack that was loaded as built-in
 	Digest        string        // SHA-256 of the canonical manifest, hex
 
-	spec   manifest
-	schema *schema
-	args   []element
-	looks  [][]element // of the preview
-	binds  []bound     // of its arguments
-	egress []reached
-	quote  func(string) string // nil: as it is
+	spec     manifest
+	schema   *schema
+	args     []element
+	looks    [][]element // of the preview
+	binds    []bound     // of its arguments
+	egress   []reached
+	patterns []pattern           // of command lines
+	quote    func(string) string // nil: as it is
 }
 
 // Quoting returns m with errors that show foreign text only after hide has seen all of it. Errors show the
@@ -217,9 +235,6 @@ func (m *Capability) hidden(v string) string {
 // additionalProperties false. The caller must not change it.
 func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
 
-// ArgvPattern returns the command lines that the capability stands for, each as words with blanks between them.
-func (m *Capability) ArgvPattern() []string { return slices.Clone(m.spec.ArgvPattern) }
-
 // Wants returns the credentials to lend, in the manifest's order.
 func (m *Capability) Wants() []bailey.Want {
 	wants := make([]bailey.Want, 0, len(m.spec.Credentials))
@@ -238,6 +253,7 @@ type PathInput struct {
 	Name  string
 	Write bool // the tool may write there
 	Dir   bool // the tool runs there
+	New   bool // it need not exist: who runs it may make it
 }
 
 // PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and
@@ -247,7 +263,8 @@ func (m *Capability) PathInputs() []PathInput {
 	for _, name := range m.schema.names {
 		dir := name == m.spec.Backend.CwdFromInput
 		if dir || m.schema.props[name].Format == "path" {
-			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name)})
+			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name),
+				New: m.Isolation == Agent && !dir})
 		}
 	}
 	return ins

@@ -120,8 +120,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, input, write, hide, egress, preview ast.Node
-	inject                                                      map[ast.Node]*inject
+	backend, sandbox, args, input, write, hide, egress, preview, argv ast.Node
+	inject                                                            map[ast.Node]*inject
 }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
@@ -147,6 +147,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
+		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = r.egress(&at, &m, c.schema)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 	}
@@ -172,7 +173,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 		"outputSchema":    r.cannot("check the output against outputSchema"),
 		"validators":      r.cannotList("run validators"),
 		"credentials":     r.credentials(&m.Credentials, at),
-		"argvPattern":     r.pattern(&m.ArgvPattern),
+		"argvPattern":     func(n ast.Node) { at.argv = n; r.pattern(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           r.stdin,
 		"timeout":         r.timeout(&m.Timeout),

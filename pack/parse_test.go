@@ -140,7 +140,7 @@ func TestParseRefuses(t *testing.T) {
 		{"none", "isolation: jail", "isolation: none", "this version cannot run isolation none"},
 		{"builtin", "isolation: jail", "isolation: builtin", "this version cannot run isolation builtin"},
 		{"backend mcp", "type: subprocess", "type: mcp", "this version cannot run backend mcp"},
-		{"backend unknown", "type: subprocess", "type: shell", "type is one of builtin, mcp"},
+		{"backend unknown", "type: subprocess", "type: shell", "type is one of agent, builtin, mcp"},
 		{"rw of a path", "rw: []", "rw: [/tmp]", "rw wants path inputs"},
 		{"rw of words", "rw: []", `rw: ["{{ input.width }}"]`, "rw wants path inputs"},
 		{"rw below", "rw: []", `rw: ["{{ input.dir }}/x"]`, "rw wants a path input alone"},

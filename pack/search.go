@@ -90,7 +90,7 @@ func (m *Capability) fields() []field {
 	id := words(string(m.ID) + " " + m.Pack)
 	return []field{
 		{append(id, strings.Join(words(action), "")), inID}, // branch-list is asked for as branchlist too
-		{words(m.Description + " " + strings.Join(m.spec.ArgvPattern, " ")), inDescription},
+		{words(m.Description + " " + strings.Join(m.ArgvPattern(), " ")), inDescription},
 		{words(strings.Join(m.InputNames(), " ")), inInputs},
 		{words(m.Docs), inDocs},
 	}

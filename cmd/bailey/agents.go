@@ -21,9 +21,9 @@ type agentStatus struct {
 
 // The states of an [agentStatus].
 const (
-	confined = "confined"
-	hooked   = "hooked"
-	open     = "open"
+	confinedState = "confined"
+	hookedState   = "hooked"
+	openState     = "open"
 )
 
 // trial is one thing that was tried of what holds an agent.
@@ -38,7 +38,7 @@ const callsVariable = "BAILEY_CALLS"
 
 // walksAround is said of every agent that nothing was found to hold.
 func walksAround(agent, why, cure string, tried ...trial) agentStatus {
-	return agentStatus{Agent: agent, State: open, Words: "this agent can walk around the gate: " + why, Cure: cure, Tried: tried}
+	return agentStatus{Agent: agent, State: openState, Words: "this agent can walk around the gate: " + why, Cure: cure, Tried: tried}
 }
 
 // newAgentStatus has a line for each agent that is connected, and always one for who uses the command line.
@@ -66,7 +66,7 @@ func tryAgents(ctx context.Context, known []agentStatus, dir string, running, al
 		}
 		agents = append(agents, a)
 	}
-	if self.State == confined {
+	if self.State == confinedState {
 		return agents // and so is all that it starts
 	}
 	for _, c := range agentClients() {
@@ -93,7 +93,7 @@ func trySelf(ctx context.Context, dir string, all bool) agentStatus {
 	if i := slices.IndexFunc(tried, func(t trial) bool { return !t.Held }); i >= 0 {
 		return walksAround(agent, "it is not confined: "+tried[i].Tried, cure, tried...)
 	}
-	return agentStatus{Agent: agent, State: confined, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
+	return agentStatus{Agent: agent, State: confinedState, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
 }
 
 // tryAgent tests what a client of this directory asks before it uses a tool.
@@ -113,7 +113,7 @@ func tryAgent(ctx context.Context, c agentClient, dir string, running bool) agen
 	if err != nil {
 		return walksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap, tried...)
 	}
-	return agentStatus{Agent: c.id, State: hooked, Tried: tried,
+	return agentStatus{Agent: c.id, State: hookedState, Tried: tried,
 		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
 }
 
@@ -122,7 +122,7 @@ func examineAgents(agents []agentStatus) (found []finding) {
 	for _, a := range agents {
 		name := "agent " + cell(a.Agent)
 		switch a.State {
-		case open:
+		case openState:
 			found = append(found, finding{name, warning, a.Words, a.Cure})
 		default:
 			found = append(found, finding{name, good, a.Words, ""})

@@ -56,7 +56,11 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 				return look(cmd.Context(), a, gateway.Query{Verb: "capabilities"}, func(l capabilityList) {
 					w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 					for _, c := range l.Capabilities {
-						fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.SideEffect, c.Description)
+						kind := c.SideEffect
+						if c.Isolation == string(pack.Agent) {
+							kind += ", the agent's own"
+						}
+						fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
 					}
 					w.Flush()
 				})
@@ -67,12 +71,20 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error {
 				q := gateway.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
 				return look(cmd.Context(), a, q, func(c capability) {
-					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\nruns %s\n%s%s\ninputs %s\n",
-						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, c.Command, outside(c), previewed(c), indent(c.InputSchema))
+					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), indent(c.InputSchema))
 				})
 			},
 		})
 	return cmd
+}
+
+// started says what a call runs.
+func started(c capability) string {
+	if c.Isolation == string(pack.Agent) {
+		return "the agent runs it itself, and the gate only decides"
+	}
+	return "runs " + c.Command
 }
 
 // previewed says in a line what a person who is asked would see, nothing where that is the call alone.

@@ -148,7 +148,9 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 	}
 	var commands []string
 	for _, m := range catalog.All() {
-		commands = append(commands, m.Command)
+		if m.Command != "" { // what agents do by themselves has none
+			commands = append(commands, m.Command)
+		}
 	}
 	slices.Sort(commands)
 	for _, command := range slices.Compact(commands) {

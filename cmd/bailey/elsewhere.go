@@ -23,9 +23,9 @@ func (a *app) warn(*cobra.Command, []string) {
 // rules are the policy of a home: on a platform without a cage with the file that names this.
 func rules(bare bool) []policy.Source {
 	if bare {
-		return []policy.Source{policy.Starter(), policy.Elsewhere()}
+		return []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
 	}
-	return []policy.Source{policy.Starter()}
+	return []policy.Source{policy.Starter(), policy.Agents()}
 }
 
 // bareCage is what a call gets where there is no cage.

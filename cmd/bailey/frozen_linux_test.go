@@ -51,6 +51,9 @@ type office struct {
 	asked  []bailey.Question
 	answer func(q bailey.Question) // what happens while somebody looks
 	files  []bailey.LentFile
+	env    []string // that is lent
+	ways   ways
+	sealed []bailey.Outcome
 	refuse bool
 	open   bool                              // nobody is asked
 	before func()                            // happens when what was granted starts
@@ -64,7 +67,7 @@ func newOffice(t *testing.T) *office {
 func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "cat")
-	o := &office{t: t, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
+	o := &office{t: t, ways: ways{settings: func() gateway.Network { return gateway.Network{} }}, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,7 @@ func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Cleanup(func() { cages.Close() })
 	o.gate, err = gate.New(gate.Config{
 		Ledger: o, Catalog: catalog, Places: namedYard{gateway.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
-		Lender: o, Egress: gate.NoEgress{}, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Lender: o, Egress: &o.ways, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +91,7 @@ func officeOf(t *testing.T, packs fs.FS) *office {
 }
 
 func (o *office) Open(context.Context, bailey.Intent) (func(bailey.Outcome) error, error) {
-	return func(bailey.Outcome) error { return nil }, nil
+	return func(out bailey.Outcome) error { o.sealed = append(o.sealed, out); return nil }, nil
 }
 
 func (o *office) Decide(r bailey.Request) bailey.Decision {
@@ -153,7 +156,7 @@ func (o *office) Lend(_ context.Context, l bailey.Loan) (bailey.Lease, error) {
 	if len(l.Wants) == 0 {
 		return bailey.Lease{}, nil
 	}
-	return bailey.Lease{IDs: []string{"l-1"}, Files: o.files}, nil
+	return bailey.Lease{IDs: []string{"l-1"}, Env: slices.Clone(o.env), Files: o.files}, nil
 }
 
 func (o *office) call(id bailey.CapabilityID, input map[string]any) bailey.Result {

@@ -169,22 +169,28 @@ func isSelf(command string) bool {
 	return err == nil && err2 == nil && os.SameFile(there, here)
 }
 
+// leftAlone is the answer {}: Claude Code goes by its own rules.
+const leftAlone = "left to it"
+
 // hookTrials are uses of tools whose answers nobody's policy changes.
-var hookTrials = []struct{ what, tool, input, want string }{
-	{"an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`, "deny"},
-	{"a list of things to do", "TodoWrite", `{"todos":[]}`, "allow"},
+var hookTrials = []struct {
+	name, what, tool, input string
+	want                    []string
+}{
+	{"deny", "an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`, []string{"deny"}},
+	{"allow", "a list of things to do", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
 }
 
 // tryHook runs the line as Claude Code does; the error is what it answered wrongly.
 func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tried []trial, err error) {
 	for _, h := range hookTrials {
 		said, why := askHook(ctx, line, dir, h.tool, h.input, patience)
-		t := trial{Name: "hook " + h.want, Held: said == h.want, Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
+		t := trial{Name: "hook " + h.name, Held: slices.Contains(h.want, said), Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
 		if why != nil {
 			t.Tried = fmt.Sprintf("asked it for %s: %v", h.what, why)
 		}
 		if tried = append(tried, t); !t.Held {
-			return tried, fmt.Errorf("its hook should %s %s, and does not: %s", h.want, h.what, t.Tried)
+			return tried, fmt.Errorf("its hook should %s %s, and does not: %s", h.name, h.what, t.Tried)
 		}
 	}
 	return tried, nil
@@ -220,6 +226,9 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 			Event    string `json:"hookEventName"`
 			Decision string `json:"permissionDecision"`
 		} `json:"hookSpecificOutput"`
+	}
+	if strings.TrimSpace(said.String()) == "{}" {
+		return leftAlone, nil
 	}
 	if err := json.Unmarshal(said.Bytes(), &answer); err != nil || answer.Output.Event != "PreToolUse" {
 		return "", fmt.Errorf("it said %s", visible(fmt.Sprintf("%.200q", said.String())))

@@ -81,6 +81,8 @@ func TestTryHook(t *testing.T) {
 	for _, c := range []struct{ name, script, why string }{
 		{"right", `case $(cat) in *TodoWrite*) ` + answer("allow") + `;; *) ` + answer("deny") + `;; esac`, ""},
 		{"right by its exit code", `case $(cat) in *TodoWrite*) ` + answer("allow") + `;; *) exit 2;; esac`, ""},
+		{"leaves alone what it may", `case $(cat) in *TodoWrite*) echo '{}';; *) ` + answer("deny") + `;; esac`, ""},
+		{"leaves all alone", `echo '{}'`, "should deny"},
 		{"allows all", answer("allow"), "should deny"},
 		{"denies all", answer("deny"), "should allow"},
 		{"asks", answer("ask"), "should deny"},

@@ -152,7 +152,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
-		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.packVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	return root

@@ -158,7 +158,7 @@ func startChild(attr *syscall.SysProcAttr) error {
 // tryWrite makes a file beside the project and in directories of the machine.
 func tryWrite(_ context.Context, dir string) trial {
 	places := []string{"/", "/etc", "/usr", "/usr/local", "/opt"}
-	if top := projectTop(dir); top != "/" {
+	if top := topOf(dir); top != "/" {
 		places = append(places, filepath.Dir(top))
 	}
 	for _, place := range places {
@@ -175,8 +175,8 @@ func tryWrite(_ context.Context, dir string) trial {
 	return trial{"write", true, fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written", len(places))}
 }
 
-// projectTop is the directory that holds .git, or dir.
-func projectTop(dir string) string {
+// topOf is the directory that holds .git, or dir.
+func topOf(dir string) string {
 	for at := dir; at != "/"; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			return at

@@ -46,7 +46,7 @@ func TestConfinedIsTried(t *testing.T) {
 			t.Fatalf("%s: %v, %s", where, err, said)
 		}
 		a := s.Agents[0]
-		if (a.State == confined) != (where == "in") || (a.State == open) != (where == "outside") || (a.Cure == "") != (where == "in") {
+		if (a.State == confinedState) != (where == "in") || (a.State == openState) != (where == "outside") || (a.Cure == "") != (where == "in") {
 			t.Errorf("%s: %+v", where, a)
 		}
 		for _, try := range a.Tried {

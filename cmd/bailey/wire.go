@@ -21,6 +21,7 @@ import (
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/judge"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
@@ -55,6 +56,7 @@ type stack struct {
 	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
 	desk       *desk
+	hook       judge.Config
 	live       gateway.Live
 	sessions   *gateway.Sessions
 	meter      gateway.Meter
@@ -89,6 +91,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	}
 	s.holdBudgets()
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
+	s.hook = s.judging()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
@@ -165,7 +168,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
 		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
-		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins},
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
 	})
 	s.kill.Gate = s.gate
@@ -295,7 +298,7 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.catalog.All() {
-		if rules.Never(m.ID, p.Agent) {
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) { // an agent does the former by itself
 			continue
 		}
 		tools = append(tools, mcp.Tool{
@@ -331,6 +334,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":     s.search,
+		judgeLook:    s.judge,
 		keptLook:     s.keptSession,
 		"changes":    s.changes,
 		"status":     s.status,

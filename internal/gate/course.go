@@ -137,10 +137,14 @@ func (c *course) check(ctx context.Context) (err error) {
 
 // plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
 func (c *course) plan(ctx context.Context) error {
-	runner, ok := c.Runners[c.manifest.Isolation]
+	isolation := c.manifest.Isolation
+	if c.call.Own {
+		isolation = pack.Agent
+	}
+	runner, ok := c.Runners[isolation]
 	if !ok {
 		return &bailey.Error{Kind: bailey.Unavailable,
-			Message: fmt.Sprintf("%s wants isolation %s, which this gateway cannot give", c.manifest.ID, c.manifest.Isolation),
+			Message: fmt.Sprintf("%s wants isolation %s, which this gateway cannot give", c.manifest.ID, isolation),
 			Hint:    "use a capability that runs in the jail, or a host that can give this isolation"}
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
@@ -223,6 +227,9 @@ func (c *course) onceMore(ctx context.Context) error {
 }
 
 func (c *course) approve(ctx context.Context) error {
+	if c.call.Own || c.manifest.Isolation == pack.Agent {
+		return theirs(c.manifest.ID) // before anybody is asked
+	}
 	if c.decision.Effect != bailey.Ask {
 		return nil
 	}

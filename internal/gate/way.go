@@ -83,10 +83,17 @@ func (c *course) report() {
 	c.egress, c.refused = told, told.Refusals()
 }
 
-// blocked says of a tool that failed what it was refused, since that may be why.
+// blocked says of a tool that failed what it was refused, or could not reach, since that may be why.
 func (c *course) blocked() string {
 	switch len(c.refused) {
 	case 0:
+		if c.egress != nil {
+			for _, e := range c.egress.Events {
+				if e.Kind == bailey.EgressFailed {
+					return e.Words()
+				}
+			}
+		}
 		return ""
 	case 1:
 		return "it was refused this: " + c.refused[0]

@@ -142,6 +142,11 @@ func TestReportIsBounded(t *testing.T) {
 	if len(res.Refused) != 2 || strings.Contains(strings.Join(res.Refused, ""), "SECRET") || !strings.HasPrefix(bailey.HintOf(res.Err), "it was refused 2 things, the first: xxx") {
 		t.Errorf("the caller is told %q, %s", res.Refused, bailey.HintOf(res.Err))
 	}
+	w.way.report.Events = []bailey.EgressEvent{{Kind: bailey.EgressClosed}, {Kind: bailey.EgressFailed, Reason: "it did not come about: SECRET"}}
+	w.intents, w.outcomes = nil, nil
+	if res := w.gate().Do(t.Context(), in); res.Refused != nil || bailey.HintOf(res.Err) != "it did not come about: [R]" {
+		t.Errorf("what failed is told as %q, %s", res.Refused, bailey.HintOf(res.Err))
+	}
 	if e, c := call(), newWorld(t); c.gate().Do(t.Context(), e).Refused != nil || c.one().Egress != nil {
 		t.Error("a call without a network has a report")
 	}

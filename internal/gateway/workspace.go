@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +71,10 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		path = filepath.Join(canonical(call.Dir), path)
 	}
 	f, err := openPath(path)
+	below := ""
+	if in.New && errors.Is(err, fs.ErrNotExist) {
+		f, below, err = openAbove(path)
+	}
 	switch {
 	case err != nil && !roots.hold(filepath.Clean(path)):
 		return none, roots.outside(in, path) // whether it exists is not the caller's business
@@ -78,6 +84,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	}
 	real, err := pathOf(f)
 	if err == nil {
+		real = filepath.Join(real, below)
 		err = roots.admit(path, real, in, f)
 	}
 	if err != nil {
@@ -85,6 +92,21 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		return none, err
 	}
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
+}
+
+// openAbove opens the directory that a file to be made will lie in, as far as there is one, and says what comes below it. A
+// link that leads nowhere is refused: what is made through it would lie elsewhere.
+func openAbove(path string) (f *os.File, below string, err error) {
+	for path = filepath.Clean(path); ; {
+		if _, err := os.Lstat(path); err == nil {
+			return nil, "", &os.PathError{Op: "open", Path: path, Err: errors.New("it is a link that leads nowhere")}
+		}
+		dir, name := filepath.Split(path)
+		path, below = filepath.Clean(dir), filepath.Join(name, below)
+		if f, err = openPath(path); !errors.Is(err, fs.ErrNotExist) || path == dir {
+			return f, below, err
+		}
+	}
 }
 
 // bounds are the directories that one call's paths may lie in, and what to do about one that does not.

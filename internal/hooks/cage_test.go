@@ -125,6 +125,24 @@ func TestWritesAreListed(t *testing.T) {
 	}
 }
 
+// TestOwnRoom: what any hook may write, is gone with it.
+func TestOwnRoom(t *testing.T) {
+	y := newYard(t)
+	name := filepath.Base(y.home) + "-note"
+	h := hook.Hook{Event: hook.OnPreToolUse, Argv: []string{"sh", "-c", "set -e; for d in /tmp /var/tmp $HOME; do test ! -e $d/NAME; done; for d in /tmp /var/tmp $HOME; do echo text > $d/NAME; done; head -c 9 /dev/urandom /dev/zero > /dev/null; exit 2"}, Timeout: hook.DefaultTimeout}
+	h.Argv[2] = strings.ReplaceAll(h.Argv[2], "NAME", name)
+	for range 2 {
+		if o, a := y.try(t, h); o.Effect != hook.Blocked || a.Exit != 2 || o.Message != "" {
+			t.Errorf("%+v %+v", o, a)
+		}
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is the host's", dir)
+		}
+	}
+}
+
 // TestFolderIsItsOwn: a program that lies where somebody's files lie is no reason to show them.
 func TestFolderIsItsOwn(t *testing.T) {
 	y := newYard(t)

@@ -29,7 +29,7 @@ func absent(abi int) []string {
 
 func (l *layout) lacks(abi int) []string {
 	if abi == 0 {
-		return nil // all of it is absent
+		return l.waived(abi) // all of it is absent
 	}
 	_, names := handled(abi)
 	names = append(names, l.waived(abi)...)

@@ -45,14 +45,15 @@ func (s *stage) outlive(t *testing.T, j *Jail) {
 func (s *stage) seen(t *testing.T, j *Jail) {
 	t.Helper()
 	s.ready(t)
-	r, err := j.Plan(t.Context(), s.job(t, "linger", s.Token))
+	job := s.job(t, "linger", s.Token)
+	r, err := j.Plan(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { r.Start(ctx, bailey.Lent{}, bailey.Streams{}); close(done) }()
+	go func() { r.Start(ctx, lentFor(job), bailey.Streams{}); close(done) }()
 	for begin := time.Now(); len(s.lingering()) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
 			t.Error("a process of a cage cannot be seen: this test would miss what is left")

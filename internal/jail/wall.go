@@ -76,7 +76,10 @@ func (r *run) home(l *layout, w *bailey.Wall) error {
 		return nil
 	}
 	p := *w.Home
-	for target := range l.binds {
+	for target, b := range l.binds {
+		if b.place != nil && (above(p.Path, b.source) || above(b.source, p.Path)) { // what is kept in one could be changed by way of the other
+			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the home %s and %s lie in each other", p.Path, b.source), Hint: "name another home"}
+		}
 		if above(homeDir, target) {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, homeDir),
 				Hint: "work without a home that is kept, or move the directory"}
@@ -85,10 +88,6 @@ func (r *run) home(l *layout, w *bailey.Wall) error {
 	file, err := duplicate(p.File)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
-	}
-	if r.places[p.Path] != nil {
-		file.Close()
-		return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is a place and the home too", Hint: "name another home"}
 	}
 	r.places[p.Path] = file
 	var st unix.Stat_t
@@ -188,7 +187,7 @@ func (l *layout) free(real, at string) error {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s is not for trees", real, at, kernel)}
 		}
 	}
-	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Collect(maps.Keys(l.files)))
+	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Sorted(maps.Keys(l.files)))
 	for _, o := range own {
 		if above(at, o) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: it would cover the cage's own %s", real, at, o), Hint: "name directories below it"}
@@ -242,8 +241,9 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 }
 
 // keep has what may not change stay as it is: bound read-only onto itself, where neither it nor a directory on the way to it
-// can be renamed or removed, for each is a mount point. What is not there cannot be kept: whoever made the cage looks for
-// what is new when it has ended.
+// can be renamed or removed, for each is a mount point (rename(2)). That holds in this cage: who puts another file in the place of
+// a kept one outside, as git does with its configuration, takes the mount away with the old one. What is not there cannot be
+// kept either. So whoever made the cage looks for what is new or other when it has ended.
 func (l *layout) keep(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.covered(path)
@@ -266,11 +266,16 @@ func (l *layout) keep(paths []string) error {
 		if err := onlyName(path, st); err != nil {
 			return err
 		}
-		if err := l.pin(path, over); err != nil {
-			return err
+		attrs := over.attrs | readOnly
+		for at := path; ok && over.writable(); { // a place may lie in another
+			if err := l.pin(at, over); err != nil {
+				return err
+			}
+			at = over.target
+			over, ok = l.covered(at)
 		}
 		l.binds[path] = bind{source: path[1:], target: path, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, layer: "kept",
-			attrs: over.attrs | readOnly, dev: uint64(st.Dev), ino: st.Ino}
+			attrs: attrs, dev: uint64(st.Dev), ino: st.Ino}
 	}
 	return nil
 }
@@ -307,7 +312,19 @@ func (l *layout) terminals() {
 		}
 	}
 	l.links["/dev/shm"] = tmpDir
+	if !l.reaches(varTmp) {
+		l.links[varTmp] = tmpDir
+	}
 	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
+}
+
+// varTmp is where programs leave what is too large for memory. A cage has no other room than its memory.
+const varTmp = "/var/tmp"
+
+// reaches tells whether the cage shows something at dir or beneath it.
+func (l *layout) reaches(dir string) bool {
+	in := func(path string) bool { return above(dir, path) }
+	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) || slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
 }
 
 // ptsDir is where the cage's own terminals are.
@@ -396,6 +413,9 @@ func (l *layout) waived(abi int) (lacks []string) {
 	}
 	if l.wall.Unix && abi < resolveEdition {
 		lacks = append(lacks, "landlock resolve-unix")
+	}
+	if len(l.wall.Keep) > 0 {
+		lacks = append(lacks, "kept: files that the host puts others in the place of")
 	}
 	if l.crowded != "" {
 		lacks = append(lacks, "masks: sockets in "+l.crowded)

@@ -4,12 +4,16 @@ package jail
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bailey"
 	"bailey/internal/jail/inside"
@@ -48,35 +52,37 @@ func TestWallRefuses(t *testing.T) {
 		change func(*bailey.Job)
 		say    string
 	}{
-		"a tree over all":                {tree("/", ""), "/"},
-		"a tree over the cage's users":   {tree("/etc", ""), "own /etc/passwd"},
-		"a tree over the cage's home":    {tree("/home", ""), "own /home/bailey"},
-		"a tree over its /tmp":           {tree("/usr", "/tmp"), "own /tmp"},
-		"a tree of sockets":              {tree("/run", ""), "own /run/bailey"},
-		"a tree where sockets are":       {tree("/usr/bin", "/run/bailey"), "/run is not for trees"},
-		"a tree of the kernel's":         {tree("/sys/kernel", ""), "/sys"},
-		"a tree over devices":            {tree("/usr/bin", "/dev/pts"), "/dev is not for trees"},
-		"a tree that is not there":       {tree("/no/such/tree", ""), "leave out what is not there"},
-		"a tree without a root":          {tree("usr", ""), "not an absolute path"},
-		"a tree at no canonical path":    {tree("/usr/bin", "/opt/../usr"), "no canonical"[3:]},
-		"a masked tree":                  {tree(secret, ""), "is masked"},
-		"a tree that shows a mask":       {tree(y.outside, "/opt/outside"), "in it is masked"},
-		"a tree where the project is":    {tree(y.project, ""), "as different things"},
-		"a tree in the project":          {tree("/usr/bin", y.in("bin")), "which is written"},
-		"a kept link":                    {keep(y.in(".idea")), "symbolic link"},
-		"what lies behind a link":        {keep(y.in(".git/way/pre-commit")), "symbolic link"},
-		"what is not there":              {keep(y.in("nothing")), "leave out what is not there"},
-		"what is elsewhere":              {keep(y.outside), "is in no place"},
-		"all of a place":                 {keep(y.project), "is in no place"},
-		"what is in the home":            {keep(homeDir + "/x"), "is in no place"},
-		"no canonical path":              {keep(y.project + "/src/../.git"), "is in no place"},
-		"a file with two names":          {keep(y.in("main.go")), "another name"},
-		"a directory with such a file":   {keep(y.in(".vscode")), "another name"},
-		"the directory around a project": {func(job *bailey.Job) { h := place(t, filepath.Dir(secret), true); job.Wall.Home = &h }, "it would show " + secret},
-		"a home that is masked":          {func(job *bailey.Job) { h := place(t, secret, true); job.Wall.Home = &h }, "is masked"},
-		"a home that is the project":     {func(job *bailey.Job) { h := place(t, y.project, true); job.Wall.Home = &h }, "the home too"},
-		"a home that is a file":          {func(job *bailey.Job) { h := place(t, y.in(".envrc"), true); job.Wall.Home = &h }, "no directory"},
-		"a search path from here":        {func(job *bailey.Job) { job.Wall.Path = "/usr/bin::/bin" }, "search path"},
+		"a tree over all":              {tree("/", ""), "/"},
+		"a tree over the cage's users": {tree("/etc", ""), "own /etc/group"},
+		"a tree over the cage's home":  {tree("/home", ""), "own /home/bailey"},
+		"a tree over its /tmp":         {tree("/usr", "/tmp"), "own /tmp"},
+		"a tree of sockets":            {tree("/run", ""), "own /run/bailey"},
+		"a tree where sockets are":     {tree("/usr/bin", "/run/bailey"), "/run is not for trees"},
+		"a tree of the kernel's":       {tree("/sys/kernel", ""), "/sys"},
+		"a tree over devices":          {tree("/usr/bin", "/dev/pts"), "/dev is not for trees"},
+		"a tree that is not there":     {tree("/no/such/tree", ""), "leave out what is not there"},
+		"a tree without a root":        {tree("usr", ""), "not an absolute path"},
+		"a tree at no canonical path":  {tree("/usr/bin", "/opt/../usr"), "no canonical"[3:]},
+		"a masked tree":                {tree(secret, ""), "is masked"},
+		"a tree that shows a mask":     {tree(y.outside, "/opt/outside"), "in it is masked"},
+		"a tree where the project is":  {tree(y.project, ""), "as different things"},
+		"a tree in the project":        {tree("/usr/bin", y.in("bin")), "which is written"},
+		"a kept link":                  {keep(y.in(".idea")), "symbolic link"},
+		"what lies behind a link":      {keep(y.in(".git/way/pre-commit")), "symbolic link"},
+		"what is not there":            {keep(y.in("nothing")), "leave out what is not there"},
+		"what is elsewhere":            {keep(y.outside), "is in no place"},
+		"all of a place":               {keep(y.project), "is in no place"},
+		"what is in the home":          {keep(homeDir + "/x"), "is in no place"},
+		"no canonical path":            {keep(y.project + "/src/../.git"), "is in no place"},
+		"a file with two names":        {keep(y.in("main.go")), "another name"},
+		"a directory with such a file": {keep(y.in(".vscode")), "another name"},
+		"a home around a mask":         {func(job *bailey.Job) { h := place(t, filepath.Dir(secret), true); job.Wall.Home = &h }, "it would show " + secret},
+		"a home that is masked":        {func(job *bailey.Job) { h := place(t, secret, true); job.Wall.Home = &h }, "is masked"},
+		"a home that is the project":   {func(job *bailey.Job) { h := place(t, y.project, true); job.Wall.Home = &h }, "lie in each other"},
+		"a home around the project":    {func(job *bailey.Job) { h := place(t, filepath.Dir(y.project), true); job.Wall.Home = &h }, "lie in each other"},
+		"a home in the project":        {func(job *bailey.Job) { h := place(t, y.in("src"), true); job.Wall.Home = &h }, "lie in each other"},
+		"a home that is a file":        {func(job *bailey.Job) { h := place(t, filepath.Join(y.outside, "key"), true); job.Wall.Home = &h }, "no directory"},
+		"a search path from here":      {func(job *bailey.Job) { job.Wall.Path = "/usr/bin::/bin" }, "search path"},
 	} {
 		job := y.job(t, "true")
 		c.change(&job)
@@ -120,7 +126,7 @@ func TestWallCoversSockets(t *testing.T) {
 	ktest.Require(t, "python3")
 	y := newYard(t)
 	heard := make(chan string, 8)
-	for _, name := range []string{"top", "src/deep"} {
+	for _, name := range []string{"top", "src/socket"} {
 		l, err := net.Listen("unix", y.in(name))
 		if err != nil {
 			t.Fatal(err)
@@ -140,16 +146,16 @@ def tries(what, f):
     try: f(); print(what, "yes")
     except OSError as e: print(what, "no")
 def at(path): tries("connect " + path, lambda: socket.socket(socket.AF_UNIX).connect(path))
-at("top"); at("src/deep")
+at("top"); at("src/socket")
 tries("rename", lambda: os.rename("top", "other"))
 tries("link", lambda: os.link("top", "other"))
-tries("around", lambda: os.rename("src", "lib")); at("lib/deep")
+tries("around", lambda: os.rename("src", "lib")); at("lib/socket")
 tries("in the project", lambda: socket.socket(socket.AF_UNIX).bind("mine"))
 for d in "/tmp", os.environ["HOME"]:
     s = socket.socket(socket.AF_UNIX); s.bind(d + "/mine"); s.listen(1); at(d + "/mine")
 END
 python3 c.py`).must(t)
-	want := "connect top no\nconnect src/deep no\nrename no\nlink no\naround yes\nconnect lib/deep no\nin the project no\nconnect /tmp/mine yes\nconnect /home/bailey/mine yes\n"
+	want := "connect top no\nconnect src/socket no\nrename no\nlink no\naround yes\nconnect lib/socket no\nin the project no\nconnect /tmp/mine yes\nconnect /home/bailey/mine yes\n"
 	if r.out != want {
 		t.Errorf("%q %s", r.out, r.log)
 	}
@@ -165,7 +171,7 @@ func TestWallTellsWhatItWaives(t *testing.T) {
 	y := newYard(t)
 	job := y.job(t, "true")
 	cage := planCage(t, y.Jail, job)
-	for _, want := range []string{"noexec in what the agent writes, but /tmp", "landlock resolve-unix"} {
+	for _, want := range []string{"noexec in what the agent writes, but /tmp", "landlock resolve-unix", "kept: files that the host puts others in the place of"} {
 		if held := y.landlock >= resolveEdition && strings.HasPrefix(want, "landlock"); slices.Contains(cage.Lacks, want) == held {
 			t.Errorf("%q: %q", want, cage.Lacks)
 		}
@@ -233,5 +239,46 @@ try: fcntl.ioctl(b, termios.TIOCSTI, b"x"); print("typed")
 except OSError as e: print(e.errno)'`).must(t)
 	if want := "/dev/pts/0 ['0', 'ptmx']\n1\n"; r.out != want {
 		t.Errorf("%q %s", r.out, r.log)
+	}
+}
+
+// TestWallTerminal: the terminal that a person's run has is asked and set by its own name too, and typed into by neither.
+func TestWallTerminal(t *testing.T) {
+	master, slave := pty(t)
+	y := newYard(t)
+	job := y.job(t, "stty -F /dev/tty rows 7 && stty size < /dev/tty; bash -ic 'sleep 0 & wait; jobs; echo $-' | grep -c m")
+	job.TTY = true
+	r, err := y.Plan(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{TTY: slave})
+	slave.Close()
+	said, _ := io.ReadAll(master)
+	if err != nil || exit.Code != 0 || !strings.Contains(string(said), "7 0") || strings.Contains(string(said), "job control") {
+		t.Errorf("%+v %v %q", exit, err, said)
+	}
+}
+
+// TestWallLimits: what an agent may use is what was said, for each process and for all of them.
+func TestWallLimits(t *testing.T) {
+	y := newYard(t)
+	job := y.job(t, "ulimit -n; df -k --output=size /tmp | tail -1")
+	job.Wall.Home = nil
+	r := ask(t, y.Jail, job).must(t)
+	want := []string{fmt.Sprint(min(4096, ownCeiling(unix.RLIMIT_NOFILE))), fmt.Sprint(2 << 20)}
+	if got := strings.Fields(r.out); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if text := planCage(t, y.Jail, job).Plan; !strings.Contains(text, fmt.Sprintf(" memory %d env ", min(4<<30, ownCeiling(unix.RLIMIT_DATA)))) {
+		t.Errorf("another memory in\n%s", text)
+	}
+	b := y.holder.bounds(job.Limits)
+	if b.memory != 4<<30 || b.tasks != 1024+ownTasks {
+		t.Errorf("%+v", b)
+	}
+	if r := ask(t, y.Jail, y.job(t, "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo $i; kill $(jobs -p)")).must(t); !strings.Contains(r.out, "300") {
+		t.Errorf("no three hundred tasks: %+v %s", r, r.log)
 	}
 }

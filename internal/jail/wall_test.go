@@ -44,7 +44,7 @@ func newYard(t *testing.T) *yard {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	os.Chmod(root, 0o755)
 	y := &yard{project: filepath.Join(root, "project"), home: filepath.Join(root, "home"), outside: filepath.Join(root, "outside")}
-	for _, dir := range []string{"project/.git/hooks", "project/src", "project/.claude/sub", "home", "outside"} {
+	for _, dir := range []string{"project/.git/hooks", "project/src/deep/inner", "project/.claude/sub", "home", "outside"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -134,6 +134,23 @@ func TestWallKeepsWhatItIsTold(t *testing.T) {
 	}
 }
 
+// TestWallKeepsInNestedPlaces: where a place lies in another, the way down from the outer one stays as well.
+func TestWallKeepsInNestedPlaces(t *testing.T) {
+	y := newYard(t)
+	put(t, y.in("src/deep/inner/.envrc"), "A=b\n", 0o644)
+	for _, line := range []string{"mv src lib", "mv src/deep src/other", "rm -rf src", "echo x >> src/deep/inner/.envrc"} {
+		job := y.job(t, line)
+		job.Places = append(job.Places, place(t, y.in("src/deep/inner"), true))
+		job.Wall.Keep = []string{y.in("src/deep/inner/.envrc")}
+		if r := ask(t, y.Jail, job).must(t); r.exit.Code == 0 {
+			t.Errorf("%s: %+v", line, r)
+		}
+		if b, err := os.ReadFile(y.in("src/deep/inner/.envrc")); err != nil || string(b) != "A=b\n" {
+			t.Errorf("%s: %q, %v", line, b, err)
+		}
+	}
+}
+
 // state is what is kept: names, modes, times and bytes.
 func (y *yard) state(t *testing.T) string {
 	t.Helper()
@@ -197,5 +214,21 @@ a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`
 				t.Errorf("%+v\n%s%s", r.exit, r.out, r.log)
 			}
 		})
+	}
+}
+
+// TestWallHasVarTmp: it is the cage's own /tmp, and where something of the host's is shown beneath it, it is what it was.
+func TestWallHasVarTmp(t *testing.T) {
+	y := newYard(t)
+	job := bailey.Job{Command: "/bin/sh", Args: []string{"-c", "echo text > /var/tmp/note && cat /tmp/note"}, Wall: &bailey.Wall{Trees: hostTrees()}}
+	if r := ask(t, y.Jail, job).must(t); r.out != "text\n" {
+		t.Errorf("%+v %q %s", r.exit, r.out, r.log)
+	}
+	job.Read = []string{y.outside}
+	if r := ask(t, y.Jail, job).must(t); r.exit.Code == 0 {
+		t.Errorf("with a place beneath it: %+v %q", r.exit, r.out)
+	}
+	if _, err := os.Stat("/var/tmp/note"); err == nil {
+		t.Error("the host's own was written")
 	}
 }

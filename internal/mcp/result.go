@@ -94,7 +94,7 @@ func toolFailed(r bailey.Result) bool {
 func factsOf(r bailey.Result, q *Question) *facts {
 	f := &facts{
 		OK: r.Status == bailey.OK && r.Err == nil && !r.NotDurable, Receipt: r.Receipt, Status: r.Status,
-		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun, Refused: r.Refused,
+		Executed: r.Executed, NotDurable: r.NotDurable, DryRun: r.DryRun,
 	}
 	for _, d := range r.Decision.Rules {
 		f.Rules = append(f.Rules, rule{d.ID, d.Reason})
@@ -104,6 +104,7 @@ func factsOf(r bailey.Result, q *Question) *facts {
 		return f
 	}
 	if f.OK || toolFailed(r) {
+		f.Refused = r.Refused // in it stands what the tool said, which goes where its output goes
 		f.ExitCode, f.Truncated, f.Decision = &r.ExitCode, r.Truncated, bailey.Allow.String()
 	}
 	if f.OK {

@@ -45,6 +45,16 @@ func TestRender(t *testing.T) {
 			r.Status, r.ExitCode, r.Stdout = bailey.Failed, 137, []byte("half")
 			r.Err = fail(bailey.ToolFailed, "the tool's time was up", "narrow the call")
 		}), []string{"failed: the tool's time was up\nexit code: 137\nwhat to do: narrow the call\nreceipt: r-1\n\nhalf"}, true, false},
+		{"refused on the way out", with(ran, func(r *bailey.Result) {
+			r.Stdout, r.Refused = []byte("a"), []string{"egress to b is not allowed", "nor to c"}
+		}),
+			[]string{"a", "refused on the way out:\negress to b is not allowed\nnor to c"}, false, false},
+		{"refused on the way out, and failed", with(ran, func(r *bailey.Result) {
+			r.Status, r.ExitCode, r.Refused = bailey.Failed, 3, []string{"egress to b is not allowed"}
+		}),
+			[]string{"failed: the tool ended with exit code 3\nexit code: 3\nreceipt: r-1\n\n(no output)\nrefused on the way out:\negress to b is not allowed"}, true, false},
+		{"refused on the way out, and by a hook", bailey.Result{Receipt: "r-1", Status: bailey.Refused, Executed: true, Refused: []string{"egress to secret"}, Err: fail(bailey.Denied, "a hook said no", "")},
+			[]string{"refused: a hook said no\nexecuted: yes\nreceipt: r-1\n"}, true, true},
 		{"refused", bailey.Result{Receipt: "r-1", Status: bailey.Refused, Err: fail(bailey.Denied, "no", "do that instead")},
 			[]string{"refused: no\nexecuted: no\nwhat to do: do that instead\nreceipt: r-1\n"}, true, true},
 		{"refused, said by the decision alone", bailey.Result{Receipt: "r-1", Status: bailey.Refused, Decision: bailey.Decision{Reason: "no rule allows it", Hint: "ask"}},

@@ -48,6 +48,9 @@ var starter []byte
 //go:embed starter-elsewhere.cedar
 var elsewhere []byte
 
+//go:embed starter-agents.cedar
+var agents []byte
+
 //go:embed starter.test.yaml
 var starterTests []byte
 
@@ -60,11 +63,17 @@ var opaque []byte
 //go:embed changed.cedar
 var changed []byte
 
+//go:embed operator.cedar
+var operator []byte
+
 // The built-in rules ask for what no rule of one's own could have judged: inputs without a type, and a program
-// that others than root could write and that is not what it was.
+// that others than root could write and that is not what it was. And they deny what is never an agent's: Bailey's own verbs for
+// operators, in a shell that an agent runs.
 const (
-	opaqueRule  bailey.RuleID = "opaque-input"
-	changedRule bailey.RuleID = "changed-tool"
+	opaqueRule   bailey.RuleID = "opaque-input"
+	changedRule  bailey.RuleID = "changed-tool"
+	shellAction                = "shell.exec"
+	operatorRule bailey.RuleID = "operator-verb"
 )
 
 // Starter returns the policy a new home begins with.
@@ -76,6 +85,9 @@ func StarterTests() Source {
 }
 
 func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.Clone(starterBudgets)} }
+
+// Agents returns what stands beside [Starter] for what agents do by themselves. It names actions of pack base.
+func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agents)} }
 
 // Elsewhere returns what stands beside [Starter] on a platform without a cage. Which platform that is, the caller
 // says: this package knows of none.
@@ -99,6 +111,9 @@ func Load(c Config) (*Engine, error) {
 	}
 	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaque}, &found)
 	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changed}, &found)
+	if m.byUID[actionUID(shellAction)] != nil {
+		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operator}, &found)
+	}
 	found.unique(rules)
 	for _, r := range rules {
 		if r.builtin && found.err() != nil { // what it would say follows from the faults of others

@@ -21,24 +21,25 @@ import (
 var clients = []struct {
 	name  string
 	files map[string]string // configuration it reads, in the project; %s is the installed program
+	init  string            // the flag of bailey init that writes it
 	steps []step
 }{
-	{"mcp-inspector-cli", nil, []step{
+	{"mcp-inspector-cli", nil, "", []step{
 		{[]string{"--cli", "%s", "serve", "--method", "tools/list"}, []string{`"git_log"`, `"system_echo"`}},
 		{[]string{"--cli", "%s", "serve", "--method", "tools/call", "--tool-name", "git_log", "--tool-arg", "repo=."}, []string{"the first commit"}},
 		{[]string{"--cli", "%s", "serve", "--method", "tools/call", "--tool-name", "git_log", "--tool-arg", "repo=/etc"}, []string{" is outside the workspace ", `"isError": true`}},
 	}},
-	{"mcporter", map[string]string{"mcporter.json": servers}, []step{
+	{"mcporter", map[string]string{"mcporter.json": servers}, "", []step{
 		{[]string{"--config", "mcporter.json", "list", "bailey"}, []string{"git_log", "7 tools"}},
 		{[]string{"--config", "mcporter.json", "call", "bailey.git_log", "repo=.", "limit=3"}, []string{"the first commit"}},
 		{[]string{"--config", "mcporter.json", "call", "bailey.git_log", "repo=/etc"}, []string{" is outside the workspace ", `"hint"`}},
 	}},
-	{"mcp-cli", map[string]string{"servers.json": servers}, []step{
+	{"mcp-cli", map[string]string{"servers.json": servers}, "", []step{
 		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"."}`}, []string{"the first commit"}},
 		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"/etc"}`}, []string{" is outside the workspace "}},
 	}},
 	// opencode has no verb that calls a tool without a model: it connects and lists.
-	{"opencode", map[string]string{"opencode.json": `{"mcp":{"bailey":{"type":"local","command":["%s","serve"],"enabled":true}}}`}, []step{
+	{"opencode", nil, "--opencode", []step{
 		{[]string{"mcp", "list"}, []string{"bailey", "connected"}},
 	}},
 }
@@ -63,6 +64,13 @@ func TestClients(t *testing.T) {
 			for name, text := range c.files {
 				if err := os.WriteFile(filepath.Join(p.dir, name), fmt.Appendf(nil, text, p.program), 0o600); err != nil {
 					t.Fatal(err)
+				}
+			}
+			if c.init != "" {
+				cmd := p.command(p.program, "init", c.init, "--yes")
+				cmd.Env = append(cmd.Env, "BAILEY_OPERATOR=1")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("init %s: %v\n%s", c.init, err, out)
 				}
 			}
 			for _, s := range c.steps {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/judge"
+	"bailey/pack"
+)
+
+// judgeLook is what the hook of an agent asks the gateway.
+const judgeLook = "judge"
+
+// maxEvent bounds what a hook is told, in bytes.
+const maxEvent = 1 << 20
+
+func (a *app) judgeVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent that asks before it acts"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "claude-code", Short: "Answer Claude Code's PreToolUse", Args: cobra.NoArgs,
+		Long: `Read what Claude Code is about to do from stdin, decide it, and answer allow, ask or deny on stdout.
+Each decision leaves a receipt. Whatever goes wrong is a deny that says what to do; where not even that can be
+said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooked.md is the guide.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context()) },
+	})
+	return cmd
+}
+
+func (a *app) judgeClaude(ctx context.Context) error {
+	v, err := a.judged(ctx)
+	if err != nil {
+		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
+		if hint := bailey.HintOf(err); hint != "" {
+			v.Reason += "; " + hint
+		}
+	}
+	if err := a.print(claudeAnswer(v)); err != nil {
+		fmt.Fprintln(a.stderr, v.Reason)
+		return exit(exitInput)
+	}
+	return nil
+}
+
+func (a *app) judged(ctx context.Context) (v judge.Verdict, err error) {
+	e, err := readEvent(a.stdin)
+	if err != nil {
+		return v, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return v, err
+	}
+	c.Progress = nil
+	input := map[string]any{}
+	for k, value := range e.Input {
+		input[k] = value
+	}
+	err = c.Look(ctx, gateway.Query{Verb: judgeLook, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
+	if errors.Is(err, gateway.ErrUnreachable) && bailey.HintOf(err) == "" {
+		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
+	}
+	return v, err
+}
+
+// readEvent reads a PreToolUse event. Keys that nobody here knows are left alone: Claude Code adds some. Of the tool's input it
+// keeps what is looked at, and that has to be text.
+func readEvent(r io.Reader) (e judge.Event, err error) {
+	bad := func(why string) (judge.Event, error) {
+		return judge.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
+			Hint: "Claude Code and bailey may not fit each other; bailey doctor says more"}
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
+	switch {
+	case err != nil:
+		return bad("cannot be read: " + err.Error())
+	case len(data) > maxEvent:
+		return bad(fmt.Sprintf("is more than %d bytes", maxEvent))
+	case !utf8.Valid(data):
+		return bad("is not UTF-8")
+	}
+	var top, input map[string]json.RawMessage // maps, for Go takes the keys of structs in any case
+	if err := json.Unmarshal(data, &top); err != nil {
+		return bad("is not JSON: " + err.Error())
+	}
+	var name string
+	for _, f := range []struct {
+		key string
+		to  any
+	}{{"hook_event_name", &name}, {"tool_name", &e.Tool}, {"cwd", &e.Dir}, {"tool_input", &input}} {
+		if json.Unmarshal(top[f.key], f.to) != nil {
+			return bad("has no " + f.key)
+		}
+	}
+	switch {
+	case name != "PreToolUse":
+		return bad("is no PreToolUse")
+	case e.Tool == "" || !filepath.IsAbs(e.Dir):
+		return bad("lacks the tool or the directory")
+	}
+	e.Input = map[string]string{}
+	for _, key := range judge.Inputs {
+		var v *string
+		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
+			return bad("has a " + key + " that is no text")
+		}
+		if v != nil {
+			e.Input[key] = *v
+		}
+	}
+	return e, nil
+}
+
+// claudeAnswer is a verdict as Claude Code reads it. An empty object leaves the decision to its own rules.
+func claudeAnswer(v judge.Verdict) any {
+	if v.Silent {
+		return struct{}{}
+	}
+	type specific struct {
+		Event    string `json:"hookEventName"`
+		Decision string `json:"permissionDecision"`
+		Reason   string `json:"permissionDecisionReason"`
+	}
+	return struct {
+		Specific specific `json:"hookSpecificOutput"`
+	}{specific{"PreToolUse", v.Effect.String(), v.Reason}}
+}
+
+// judge decides what an agent asks about: each part of it is a call, with its own receipt.
+func (s *stack) judge(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
+	input, _ := q.Args["input"].(map[string]any)
+	for _, key := range judge.Inputs {
+		e.Input[key] = text(input, key)
+	}
+	return s.hook.Judge(ctx, from, e), nil
+}
+
+func (s *stack) judging() judge.Config {
+	home, _ := os.UserHomeDir() // without one ~ is no literal
+	homes := gateway.Homes()
+	masks := gateway.Masks(s.home, homes)
+	for _, dir := range homes {
+		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} { // what would take the hook away
+			masks = append(masks, filepath.Join(dir, ".claude", name))
+		}
+		masks = append(masks, filepath.Join(dir, ".claude.json"))
+	}
+	door := map[string]bool{}
+	for _, m := range s.catalog.All() {
+		door[strings.ReplaceAll(string(m.ID), ".", "_")] = m.Isolation != pack.Agent
+	}
+	return judge.Config{Do: s.limit.Do, Catalog: s.catalog.All, Ours: func(tool string) bool { return door[tool] }, Home: home, Masks: masks}
+}

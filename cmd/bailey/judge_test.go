@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bailey/internal/judge"
+)
+
+// TestJudgeFailsClosed: without a gateway, and with whatever stands on stdin, the answer is never allow.
+func TestJudgeFailsClosed(t *testing.T) {
+	t.Setenv("BAILEY_HOME", filepath.Join(t.TempDir(), "no", "such", "place"))
+	good := `{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"Bash","tool_input":{"command":"git status"}}`
+	for _, in := range []string{"", "null", "[]", "{}", good[:40], strings.Replace(good, "PreToolUse", "Stop", 1), strings.Replace(good, "tool_name", "Tool_Name", 1),
+		strings.Replace(good, `"git status"`, "1", 1), strings.Replace(good, `"/w"`, `"w"`, 1), strings.Replace(good, `{"command"`, `["command"`, 1),
+		strings.Replace(good, "status", "\xff", 1), good + "x", good + strings.Repeat(" ", maxEvent)} {
+		if _, err := readEvent(strings.NewReader(in)); err == nil {
+			t.Errorf("%.80q is read", in)
+		}
+		var out bytes.Buffer
+		a := &app{stdin: strings.NewReader(in), stdout: &out, stderr: io.Discard}
+		if err := a.judgeClaude(context.Background()); err != nil || !strings.Contains(out.String(), `"permissionDecision":"deny"`) {
+			t.Errorf("%.80q: %v %s", in, err, out.String())
+		}
+	}
+	e, err := readEvent(strings.NewReader(good))
+	if err != nil || e.Input["command"] != "git status" || e.Tool != "Bash" || e.Dir != "/w" {
+		t.Errorf("%+v %v", e, err)
+	}
+}
+
+// TestJudgeCannotAnswer: an answer that cannot be written ends with 2, which Claude Code takes for a deny.
+func TestJudgeCannotAnswer(t *testing.T) {
+	var said bytes.Buffer
+	a := &app{stdin: strings.NewReader("{}"), stdout: full{}, stderr: &said}
+	if err := a.judgeClaude(context.Background()); err != exit(exitInput) || said.Len() == 0 {
+		t.Errorf("%v %q", err, said.String())
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestClaudeAnswer(t *testing.T) {
+	for _, v := range []judge.Verdict{{}, {Silent: true}, {Reason: "no"}} {
+		b, err := json.Marshal(claudeAnswer(v))
+		if err != nil || bytes.Contains(b, []byte("allow")) {
+			t.Errorf("%+v: %s %v", v, b, err)
+		}
+	}
+}
+
+func FuzzEvent(f *testing.F) {
+	f.Add([]byte(`{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"Bash","tool_input":{"command":"git status"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := readEvent(bytes.NewReader(data))
+		if err == nil && (e.Tool == "" || !filepath.IsAbs(e.Dir)) {
+			t.Errorf("%q: %+v", data, e)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// word is what a word says literally, if it does.
+func (r *reader) word(w *syntax.Word) (string, bool) {
+	var b strings.Builder
+	for i, p := range w.Parts {
+		v, ok := r.part(p, i == 0, len(w.Parts) == 1)
+		if !ok {
+			return "", false
+		}
+		b.WriteString(v)
+	}
+	return b.String(), true
+}
+
+func (r *reader) part(p syntax.WordPart, first, alone bool) (string, bool) {
+	switch p := p.(type) {
+	case *syntax.Lit:
+		return r.bare(p.Value, first, alone)
+	case *syntax.SglQuoted:
+		return p.Value, !p.Dollar
+	case *syntax.DblQuoted:
+		if p.Dollar {
+			return "", false
+		}
+		var b strings.Builder
+		for _, q := range p.Parts {
+			switch q := q.(type) {
+			case *syntax.Lit:
+				b.WriteString(unescape(q.Value, "$`\"\\"))
+			case *syntax.ParamExp:
+				v, ok := r.param(q)
+				if !ok {
+					return "", false
+				}
+				b.WriteString(v)
+			default:
+				return "", false
+			}
+		}
+		return b.String(), true
+	case *syntax.ParamExp:
+		v, ok := r.param(p)
+		return v, ok && !strings.ContainsAny(v, " \t\n*?[\\")
+	}
+	return "", false
+}
+
+// bare is a word without quotes. Globs and braces would become other words; so would =PROGRAM in zsh.
+func (r *reader) bare(v string, first, alone bool) (string, bool) {
+	tilde := ""
+	if first && strings.HasPrefix(v, "~") {
+		if r.home == "" || v != "~" && !strings.HasPrefix(v, "~/") || v == "~" && !alone {
+			return "", false
+		}
+		tilde, v = r.home, v[1:]
+	}
+	if first && tilde == "" && strings.HasPrefix(v, "=") {
+		return "", false
+	}
+	for i := 0; i < len(v); i++ {
+		switch v[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return "", false
+		case '{', '}':
+			if !alone || v != "{}" {
+				return "", false
+			}
+		}
+	}
+	return tilde + unescape(v, ""), true
+}
+
+// unescape takes away the backslashes before these, or before anything, and lines that go on.
+func unescape(v, of string) string {
+	if !strings.Contains(v, `\`) {
+		return v
+	}
+	var b strings.Builder
+	for i := 0; i < len(v); i++ {
+		if v[i] == '\\' && i+1 < len(v) {
+			switch next := v[i+1]; {
+			case next == '\n':
+				i++
+				continue
+			case of == "" || strings.IndexByte(of, next) >= 0:
+				i++
+			}
+		}
+		b.WriteByte(v[i])
+	}
+	return b.String()
+}
+
+// param knows one variable, as long as the line sets none.
+func (r *reader) param(p *syntax.ParamExp) (string, bool) {
+	plain := p.Param != nil && p.Param.Value == "HOME" && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil &&
+		!p.Excl && !p.Length && !p.Width && p.Names == 0
+	return r.home, plain && r.home != "" && r.tainted == ""
+}
+
+// redirect notes what the shell itself opens for c.
+func (r *reader) redirect(c *Command, n *syntax.Redirect) {
+	switch n.Op {
+	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+		c.blur("it reads text that stands in the line")
+		return
+	}
+	v, ok := r.word(n.Word)
+	if !ok || n.N != nil && strings.HasPrefix(n.N.Value, "{") {
+		c.blur("where it writes or reads is not literal")
+		return
+	}
+	switch n.Op {
+	case syntax.RdrIn:
+		c.Files = append(c.Files, File{Path: v})
+	case syntax.DplIn, syntax.DplOut:
+		if strings.Trim(v, "0123456789-") != "" {
+			c.Files = append(c.Files, File{Path: v, Write: true})
+		}
+	default:
+		c.Files = append(c.Files, File{Path: v, Write: true})
+	}
+}

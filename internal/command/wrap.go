@@ -1,0 +1,193 @@
+package command
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Programs whose operands are not all that they do: the shell's own, which change what later words mean, and
+// those that run what they are given in ways that are not looked through.
+var (
+	changing = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin", "hash", "unset", "export", "declare",
+		"typeset", "local", "readonly", "read", "mapfile", "readarray", "pushd", "popd", "bind", "complete", "let", "getopts", "printf", "umask", "ulimit"}
+	running = []string{"ssh", "parallel", "watch", "script", "strace", "ltrace", "gdb", "unshare", "nsenter", "chroot", "su", "runuser", "pkexec", "entr",
+		"flock", "systemd-run", "setpriv", "capsh", "bwrap", "firejail", "unbuffer", "expect", "fakeroot", "dbus-run-session", "coproc", "busybox", "toybox"}
+	shells = []string{"sh", "bash", "zsh", "dash", "ksh", "ash", "rbash"}
+)
+
+// wrapper is a program that runs its operands.
+type wrapper struct {
+	flags  string   // short options without a value
+	values string   // short options with one
+	long   []string // long options; with = at the end they have a value, which may be a word of its own
+	skip   int      // operands before the command
+	why    string   // what makes the command opaque
+	env    bool     // NAME=value may stand before the command
+}
+
+var wrappers = map[string]wrapper{
+	"sudo":    {flags: "nEHSk", values: "ugpCT", why: "it runs as another user", env: true},
+	"doas":    {flags: "n", values: "uC", why: "it runs as another user"},
+	"env":     {flags: "i0v", values: "u", long: []string{"--ignore-environment", "--unset="}, env: true},
+	"nice":    {values: "n", long: []string{"--adjustment="}},
+	"ionice":  {flags: "t", values: "cn"},
+	"nohup":   {},
+	"setsid":  {flags: "cfw", why: "it goes on by itself"},
+	"stdbuf":  {values: "ioe", long: []string{"--input=", "--output=", "--error="}},
+	"timeout": {flags: "v", values: "sk", long: []string{"--foreground", "--preserve-status", "--verbose", "--signal=", "--kill-after="}, skip: 1},
+	"time":    {flags: "p"},
+	"command": {flags: "p"},
+	"exec":    {flags: "cl", values: "a"},
+	"xargs": {flags: "0rtxo", values: "nPLIsdEa", long: []string{"--null", "--no-run-if-empty", "--max-args=", "--max-procs=", "--replace=", "--delimiter=", "--arg-file=", "--verbose"},
+		why: "operands of it come from elsewhere"},
+}
+
+// program looks through what only runs something else, and adds what is run.
+func (r *reader) program(c Command) error {
+	for range maxDepth {
+		name := path.Base(c.Words[0])
+		switch w, ok := wrappers[name]; {
+		case c.Words[0] == "cd":
+			r.cd(c)
+			c.blur(r.unsure)
+			r.add(c)
+			return nil
+		case slices.Contains(shells, name):
+			return r.shell(c)
+		case name == "find":
+			return r.find(c)
+		case slices.Contains(running, name):
+			c.blur("it runs something else")
+			r.add(c)
+			return nil
+		case slices.Contains(changing, c.Words[0]) && !(c.Words[0] == "printf" && !slices.Contains(c.Words, "-v")):
+			c.blur("it changes the shell")
+			r.add(c)
+			r.tainted = "what stands before it may have changed what it is"
+			return nil
+		case !ok:
+			r.add(c)
+			return nil
+		default:
+			rest, sets, plain := w.operands(c.Words[1:])
+			if !plain || len(rest) == 0 {
+				if len(rest) == 0 && plain && name != "xargs" && name != "sudo" {
+					r.add(c)
+					return nil
+				}
+				c.blur("it runs something else")
+				r.add(c)
+				return nil
+			}
+			if sets {
+				c.blur("it sets variables")
+			}
+			c.Words = rest
+			c.blur(w.why)
+		}
+	}
+	c.blur("it runs something else")
+	r.add(c)
+	return nil
+}
+
+// operands returns the command that a wrapper runs, and whether it sets variables; false where an option is not known.
+func (w wrapper) operands(args []string) (rest []string, sets, ok bool) {
+	for len(args) > 0 {
+		a := args[0]
+		switch {
+		case a == "--":
+			return w.tail(args[1:], sets)
+		case strings.HasPrefix(a, "--"):
+			name, _, joined := strings.Cut(a, "=")
+			switch {
+			case slices.Contains(w.long, name) && !joined, slices.Contains(w.long, name+"=") && joined:
+			case slices.Contains(w.long, name+"=") && len(args) > 1:
+				args = args[1:]
+			default:
+				return nil, sets, false
+			}
+		case len(a) > 1 && a[0] == '-':
+			last := strings.TrimLeft(a[1:], w.flags+" ")
+			switch {
+			case last == "": // flags alone
+			case strings.IndexByte(w.values, last[0]) < 0:
+				return nil, sets, false
+			case len(last) == 1:
+				if len(args) < 2 {
+					return nil, sets, false
+				}
+				args = args[1:]
+			}
+		default:
+			return w.tail(args, sets)
+		}
+		args = args[1:]
+	}
+	return nil, sets, true
+}
+
+func (w wrapper) tail(args []string, sets bool) ([]string, bool, bool) {
+	for w.env && len(args) > 0 && strings.Contains(args[0], "=") {
+		args, sets = args[1:], true
+	}
+	if len(args) < w.skip {
+		return nil, sets, false
+	}
+	return args[w.skip:], sets, true
+}
+
+// shell reads the script of sh -c; a shell that reads a file or its input is a program like others.
+func (r *reader) shell(c Command) error {
+	args := c.Words[1:]
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "--" && !strings.HasPrefix(args[0], "--") {
+		set := args[0][1:]
+		if strings.Trim(set, "ceuxl") != "" || set == "" {
+			break
+		}
+		args = args[1:]
+		if strings.Contains(set, "c") {
+			if len(args) != 1 || c.Opaque != "" || len(c.Files) > 0 || strings.Contains(set, "l") {
+				c.blur("what its script does depends on more than the script")
+				r.add(c)
+				return nil
+			}
+			return r.script(args[0])
+		}
+	}
+	c.blur("it is a shell")
+	r.add(c)
+	return nil
+}
+
+// script is a shell of its own: what it changes ends with it.
+func (r *reader) script(src string) error {
+	dir, unsure, tainted, changed := r.dir, r.unsure, r.tainted, r.changed
+	err := r.line(src, r.depth+1)
+	r.dir, r.unsure, r.tainted, r.changed = dir, unsure, tainted, changed
+	return err
+}
+
+// find runs commands of its own on what it finds.
+func (r *reader) find(c Command) error {
+	r.add(c)
+	words := c.Words[1:]
+	for i := 0; i < len(words); i++ {
+		if !slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, words[i]) {
+			continue
+		}
+		end := i + 1
+		for end < len(words) && words[end] != ";" && words[end] != "+" {
+			end++
+		}
+		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "operands of it come from elsewhere"}
+		if len(run.Words) > 0 {
+			if err := r.program(run); err != nil {
+				return err
+			}
+		}
+		i = end
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+
+	"bailey"
+)
+
+// Own is the runner of what agents run themselves. The gate decides that, and nothing holds it: its cage says so.
+type Own struct{}
+
+func (Own) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
+	return own{job.Capability}, nil
+}
+
+type own struct{ id bailey.CapabilityID }
+
+func (own) Cage() bailey.Cage { return bailey.Cage{Kind: "agent"} }
+
+func (o own) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.Exit, error) {
+	return bailey.Exit{Code: bailey.NeverRan}, theirs(o.id)
+}
+
+func (own) Close() error { return nil }
+
+func theirs(id bailey.CapabilityID) error {
+	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is what an agent runs itself; the gate only decides", id),
+		Hint: "ask with a dry run, or call a capability that the gate runs"}
+}

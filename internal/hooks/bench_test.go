@@ -1,0 +1,70 @@
+package hooks
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/hook"
+)
+
+// BenchmarkHook is what one hook and a chain of five cost, beside a tool's cage and the program alone: a hundred of each after
+// another. As metrics their medians, and what a hook costs over the program as a part of what a cage does.
+func BenchmarkHook(b *testing.B) {
+	y := newYard(b)
+	path := y.script(b, "nothing", "#!/bin/sh\n")
+	h := hook.Hook{Event: hook.OnPreToolUse, Argv: []string{path}, Timeout: hook.DefaultTimeout}
+	chain := func(n int) func() error {
+		return func() error {
+			y.hooks = slices.Repeat([]hook.Hook{h}, n)
+			if o, _ := y.Ask(b.Context(), pre(nil)); o.Effect != hook.Kept {
+				return fmt.Errorf("%+v", o)
+			}
+			return nil
+		}
+	}
+	i := 0
+	ways := []struct {
+		name string
+		run  func() error
+	}{
+		{"bare", func() error { return exec.Command(path).Run() }},
+		{"cage", func() error {
+			i++ // a plan that was never seen: no helper serves it
+			r, err := y.Cages.Plan(b.Context(), bailey.Job{Command: path, Limits: bailey.Limits{FileBytes: int64(1<<20 + i)}})
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			var stdout, stderr hook.Output
+			_, err = r.Start(b.Context(), bailey.Lent{}, bailey.Streams{Stdin: strings.NewReader("{}"), Stdout: &stdout, Stderr: &stderr})
+			return err
+		}},
+		{"hook", chain(1)},
+		{"five", chain(5)},
+	}
+	median := map[string]float64{}
+	for b.Loop() {
+		for _, w := range ways {
+			took := make([]time.Duration, 100)
+			for i := range took {
+				begin := time.Now()
+				if err := w.run(); err != nil {
+					b.Fatal(err)
+				}
+				took[i] = time.Since(begin)
+			}
+			slices.Sort(took)
+			median[w.name] = float64(took[len(took)/2].Microseconds())
+		}
+	}
+	for name, m := range median {
+		b.ReportMetric(m, name+"-p50-µs")
+	}
+	b.ReportMetric((median["hook"]-median["bare"])/(median["cage"]-median["bare"]), "hook/cage")
+	b.ReportMetric(median["five"]/median["hook"], "five/hook")
+}

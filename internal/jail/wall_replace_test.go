@@ -1,0 +1,65 @@
+//go:build linux
+
+package jail
+
+import (
+	"os"
+	"testing"
+
+	"bailey"
+)
+
+// TestWallKeepsUntilReplaced shows where keeping ends. What the host writes into a kept file stays kept; a file that the host
+// puts in its place by rename(2), as editors and git do, takes the mount away with the old one, in every namespace, and the new one may be
+// written. Who made the cage has to compare what was kept when it has ended.
+func TestWallKeepsUntilReplaced(t *testing.T) {
+	for how, c := range map[string]struct {
+		change func(path string) error
+		kept   bool
+	}{
+		"written":  {func(path string) error { return os.WriteFile(path, []byte("host\n"), 0o644) }, true},
+		"replaced": {func(path string) error { return replaceFile(path, "host\n") }, false},
+	} {
+		t.Run(how, func(t *testing.T) {
+			y := newYard(t)
+			job := y.job(t, `echo ready; read line; echo agent >> .envrc`)
+			in, wake, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer wake.Close()
+			ready, out, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				ready.Read(make([]byte, 16))
+				if err := c.change(y.in(".envrc")); err != nil {
+					t.Error(err)
+				}
+				wake.Write([]byte("go\n"))
+			}()
+			r, err := y.Plan(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdin: in, Stdout: out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(y.in(".envrc"))
+			if want := map[bool]string{true: "host\n", false: "host\nagent\n"}[c.kept]; err != nil || string(b) != want || (exit.Code != 0) != c.kept {
+				t.Errorf("%+v, %v, %q", exit, err, b)
+			}
+		})
+	}
+}
+
+func replaceFile(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o666); err != nil {
+		return err
+	}
+	os.Chmod(path+".new", 0o666)
+	return os.Rename(path+".new", path)
+}

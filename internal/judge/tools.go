@@ -1,0 +1,101 @@
+package judge
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Inputs are those of an agent's inputs that are looked at; the rest, what is written for example, need not be sent.
+var Inputs = []string{"command", "file_path", "notebook_path", "path", "pattern", "url"}
+
+// silent are tools of Claude Code that do nothing by themselves: the calls that come of them are asked about too, or
+// they talk to the person.
+var silent = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "TaskStop", "BashOutput",
+	"KillShell", "KillBash", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "ToolSearch", "Skill"}
+
+// ours is how Claude Code names the tools of Bailey's own MCP server.
+const ours = "mcp__bailey__"
+
+// parts are the calls that an event comes to; where there are none, the verdict stands.
+func (c Config) parts(e Event) ([]part, Verdict) {
+	if !filepath.IsAbs(e.Dir) {
+		return nil, deny("where the agent works was not told")
+	}
+	file := func(p part, key string) ([]part, Verdict) {
+		if e.Input[key] == "" {
+			return nil, deny("%s without %s", e.Tool, key)
+		}
+		p.input, p.dir = map[string]any{"path": real(absolute(e.Dir, e.Input[key]))}, e.Dir
+		return []part{p}, Verdict{}
+	}
+	switch e.Tool {
+	case "Bash":
+		return c.line(e)
+	case "Edit", "MultiEdit":
+		return file(part{id: edit}, "file_path")
+	case "Write":
+		return file(part{id: write}, "file_path")
+	case "NotebookEdit":
+		return file(part{id: edit}, "notebook_path")
+	case "NotebookRead":
+		return file(part{id: read}, "notebook_path")
+	case "Read":
+		return file(part{id: read}, "file_path")
+	case "LS":
+		return file(part{id: read}, "path")
+	case "Grep", "Glob":
+		return []part{{id: read, dir: e.Dir, input: map[string]any{"path": c.searched(e)}}}, Verdict{}
+	case "WebFetch":
+		return []part{{id: fetch, dir: e.Dir, input: map[string]any{"url": e.Input["url"]}, instead: otherTool(e)}}, Verdict{}
+	}
+	switch tool, mcp := strings.CutPrefix(e.Tool, ours); {
+	case mcp && c.Ours(tool): // the gate decides the call itself
+		return nil, Verdict{Effect: bailey.Allow, Reason: "Bailey decides the call itself"}
+	case slices.Contains(silent, e.Tool):
+		return nil, Verdict{Silent: true}
+	case e.Tool == "":
+		return nil, deny("the tool was not told")
+	}
+	return []part{*otherTool(e)}, Verdict{}
+}
+
+func otherTool(e Event) *part {
+	return &part{id: other, dir: e.Dir, input: map[string]any{"tool": e.Tool}, about: e.Input["url"]}
+}
+
+// searched is the directory that a search begins in: what of a glob is no pattern leads on from there.
+func (c Config) searched(e Event) string {
+	dir := absolute(e.Dir, e.Input["path"])
+	if e.Tool != "Glob" {
+		return dir
+	}
+	pattern := e.Input["pattern"]
+	if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
+		if up := strings.Index(pattern[i:], ".."); up >= 0 {
+			return string(filepath.Separator) // it leads back up from wherever it got
+		}
+		pattern = pattern[:strings.LastIndexByte(pattern[:i], '/')+1]
+	}
+	return absolute(dir, strings.TrimSuffix(pattern, "/")+tail(pattern))
+}
+
+func tail(pattern string) string {
+	if strings.HasPrefix(pattern, "/") && strings.Trim(pattern, "/") == "" {
+		return "/"
+	}
+	return ""
+}
+
+// absolute reads a path as the agent's own tools do: without a shell, links not followed.
+func absolute(dir, path string) string {
+	if path == "" {
+		return dir
+	}
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}

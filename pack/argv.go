@@ -1,0 +1,282 @@
+package pack
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// pattern is a command line that a capability stands for: the words it begins with, and what may follow them.
+type pattern struct {
+	words    []string
+	options  []option
+	operands []operand // in their order
+	after    []operand // behind --
+}
+
+type option struct {
+	names []string
+	input string // "" changes nothing that matters
+	value bool   // a value belongs to it
+	is    string // the value of the input, where the option itself says it
+}
+
+type operand struct {
+	input string // _ matters to nobody
+	def   *string
+	many  bool // as many as there are: one call for each
+	list  bool // the input is a list of them
+}
+
+// maxMany bounds the calls that one command line stands for.
+const maxMany = 16
+
+// ArgvPattern returns the words that command lines begin with which the capability stands for, with blanks between them.
+func (m *Capability) ArgvPattern() []string {
+	var list []string
+	for _, p := range m.patterns {
+		if words := strings.Join(p.words, " "); !slices.Contains(list, words) {
+			list = append(list, words)
+		}
+	}
+	return list
+}
+
+// Match returns the inputs, as words, with which the capability does what a command line would: mostly one, several where it
+// names several files. Only a line of which every word is accounted for matches, and it is no promise that Check takes them.
+func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
+	for _, p := range m.patterns {
+		if inputs, ok := p.match(argv); ok {
+			if dir := m.spec.Backend.CwdFromInput; dir != "" {
+				for _, in := range inputs {
+					in[dir] = "."
+				}
+			}
+			return inputs, true
+		}
+	}
+	return nil, false
+}
+
+// matching is one try.
+type matching struct {
+	input    map[string]any
+	many     string // the input of which each of several has a call
+	several  []string
+	operands []operand
+	after    []operand
+}
+
+func (p pattern) match(argv []string) ([]map[string]any, bool) {
+	if len(argv) < len(p.words) || !slices.Equal(argv[1:len(p.words)], p.words[1:]) || !sameProgram(argv[0], p.words[0]) {
+		return nil, false
+	}
+	t := &matching{input: map[string]any{}, operands: p.operands, after: p.after}
+	for rest := argv[len(p.words):]; len(rest) > 0; {
+		a := rest[0]
+		rest = rest[1:]
+		switch {
+		case a == "--":
+			for _, word := range rest {
+				if !t.operand(word, true) {
+					return nil, false
+				}
+			}
+			return t.done()
+		case len(a) > 1 && a[0] == '-':
+			n, ok := p.option(t, a, rest)
+			if !ok {
+				return nil, false
+			}
+			rest = rest[n:]
+		case !t.operand(a, false):
+			return nil, false
+		}
+	}
+	return t.done()
+}
+
+// sameProgram tells whether a word starts the program of this name, which may stand where systems have theirs.
+func sameProgram(word, name string) bool {
+	return word == name || word == "/usr/bin/"+name || word == "/bin/"+name
+}
+
+// option takes a word that begins with a dash, and says how many that follow belong to it.
+func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
+	name, value, joined := strings.Cut(a, "=")
+	for _, o := range p.options {
+		switch {
+		case slices.Contains(o.names, a) && !o.value:
+			return 0, t.set(o, true)
+		case slices.Contains(o.names, a) && len(rest) > 0:
+			return 1, t.set(o, rest[0])
+		case joined && strings.HasPrefix(a, "--") && o.value && slices.Contains(o.names, name):
+			return 0, t.set(o, value)
+		case slices.Contains(o.names, "-#") && strings.Trim(a[1:], "0123456789") == "":
+			return 0, t.set(o, a[1:])
+		case o.value && a[1] != '-' && len(a) > 2 && slices.Contains(o.names, a[:2]):
+			return 0, t.set(o, a[2:])
+		}
+	}
+	if a[1] == '-' || len(a) == 2 {
+		return 0, false
+	}
+	for _, letter := range a[1:] { // several short ones in a word, none of which has a value
+		i := slices.IndexFunc(p.options, func(o option) bool { return !o.value && slices.Contains(o.names, "-"+string(letter)) })
+		if i < 0 || !t.set(p.options[i], true) {
+			return 0, false
+		}
+	}
+	return 0, true
+}
+
+// set gives an input its value, once.
+func (t *matching) set(o option, v any) bool {
+	if o.input == "" {
+		return true
+	}
+	if _, twice := t.input[o.input]; twice {
+		return false
+	}
+	if o.is != "" {
+		v = o.is
+	}
+	t.input[o.input] = v
+	return true
+}
+
+// operand takes a word that is no option. Behind -- there may be operands of its own.
+func (t *matching) operand(word string, after bool) bool {
+	from := &t.operands
+	if after && len(t.after) > 0 {
+		from = &t.after
+	}
+	if len(*from) == 0 {
+		return false
+	}
+	o := (*from)[0]
+	if o.list {
+		had, _ := t.input[o.input].([]any)
+		t.input[o.input] = append(had, word)
+		return true
+	}
+	if o.many {
+		t.many, t.several = o.input, append(t.several, word)
+		return len(t.several) <= maxMany
+	}
+	*from = (*from)[1:]
+	return o.input == "_" || t.set(option{input: o.input}, word)
+}
+
+// done fills in what was left out, and makes one input of each of several.
+func (t *matching) done() ([]map[string]any, bool) {
+	for _, o := range slices.Concat(t.operands, t.after) {
+		switch {
+		case o.many && len(t.several) > 0:
+		case o.def != nil && o.input != "_":
+			t.set(option{input: o.input}, *o.def)
+		case o.input == "_":
+			return nil, false // what stands in its place elsewhere was left out
+		}
+	}
+	if len(t.several) == 0 {
+		return []map[string]any{t.input}, true
+	}
+	var inputs []map[string]any
+	for _, word := range t.several {
+		in := map[string]any{t.many: word}
+		for k, v := range t.input {
+			in[k] = v
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, true
+}
+
+// patterns reads what argvPattern says, once the inputs are known.
+func (r *reader) patterns(n ast.Node, texts []string, s *schema) (list []pattern) {
+	for _, text := range texts {
+		p, wrong := readPattern(text, s)
+		if wrong != "" {
+			r.fault(tokenOf(n), "argvPattern %q: %s", clip(text), wrong)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func readPattern(text string, s *schema) (p pattern, wrong string) {
+	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		end, ok := " ", true
+		switch rest[0] {
+		case '{':
+			end = "}"
+		case '[':
+			end = "]"
+		}
+		var item string
+		if item, rest, ok = strings.Cut(rest, end); !ok && end != " " {
+			return p, "a bracket is not closed"
+		}
+		switch end {
+		case " ":
+			if len(p.options)+len(p.operands)+len(p.after) > 0 {
+				return p, "words stand before options and operands"
+			}
+			p.words = append(p.words, item)
+		case "}":
+			wrong = p.readOption(item[1:], s)
+		default:
+			wrong = p.readOperand(item[1:], s)
+		}
+		if wrong != "" {
+			return p, wrong
+		}
+	}
+	if len(p.words) == 0 {
+		return p, "it wants a program"
+	}
+	return p, ""
+}
+
+func (p *pattern) readOption(item string, s *schema) string {
+	names, input, _ := strings.Cut(item, " ")
+	o := option{names: strings.Split(names, "|")}
+	o.input, o.is, _ = strings.Cut(input, "=")
+	in := s.props[o.input]
+	switch {
+	case slices.ContainsFunc(o.names, func(n string) bool { return len(n) < 2 || n[0] != '-' }):
+		return "an option begins with a dash"
+	case o.input == "_":
+		o.input, o.value = "", true
+	case o.input != "" && in == nil:
+		return "no input is called " + show(o.input)
+	case o.input != "":
+		o.value = o.is == "" && !in.only("boolean")
+	}
+	p.options = append(p.options, o)
+	return ""
+}
+
+func (p *pattern) readOperand(item string, s *schema) string {
+	to := &p.operands
+	if after, ok := strings.CutPrefix(item, "-- "); ok {
+		to, item = &p.after, after
+	}
+	var o operand
+	item, o.many = strings.CutSuffix(item, "...")
+	name, def, given := strings.Cut(item, "=")
+	if o.input = name; given {
+		o.def = &def
+	}
+	switch in := s.props[name]; {
+	case name == "_":
+	case in == nil:
+		return "no input is called " + show(name)
+	default:
+		o.list = in.only("array")
+	}
+	*to = append(*to, o)
+	return ""
+}

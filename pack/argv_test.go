@@ -1,0 +1,107 @@
+package pack
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/packs"
+)
+
+// TestMatch: a command line means a capability only when every word of it is accounted for.
+func TestMatch(t *testing.T) {
+	catalog, err := LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, line, want string }{
+		{"git.status", "git status", `[{"repo":"."}]`},
+		{"git.status", "/usr/bin/git status -s", `[{"repo":".","short":true}]`},
+		{"git.status", "git status -- a/b", `[{"path":"a/b","repo":"."}]`},
+		{"git.status", "git status -sb", `[{"repo":".","short":true}]`},
+		{"git.status", "git status -s -s", ""},
+		{"git.status", "git status --ignored", ""},
+		{"git.status", "git -C /etc status", ""},
+		{"git.status", "git -c core.fsmonitor=x status", ""},
+		{"git.status", "/tmp/git status", ""},
+		{"git.status", "./git status", ""},
+		{"git.log", "git log --oneline -5", `[{"format":"oneline","limit":"5","repo":"."}]`},
+		{"git.log", "git log -n 5 main -- x", `[{"limit":"5","path":"x","repo":".","rev":"main"}]`},
+		{"git.log", "git log --max-count=5", `[{"limit":"5","repo":"."}]`},
+		{"git.log", "git log --output=x", ""},
+		{"git.log", "git log -n", ""},
+		{"git.log", "git log a b", ""},
+		{"git.diff", "git diff --ext-diff", ""},
+		{"git.diff", "git diff --staged --stat", `[{"repo":".","staged":true,"stat":true}]`},
+		{"git.diff", "git diff --stat=5", ""},
+		{"git.branch-list", "git branch", `[{"repo":"."}]`},
+		{"git.branch-list", "git branch -D main", ""},
+		{"git.branch-list", "git branch new", ""},
+		{"file.read", "cat a b", `[{"path":"a"},{"path":"b"}]`},
+		{"file.read", "cat -- -n", `[{"path":"-n"}]`},
+		{"file.read", "head -5 a", `[{"path":"a"}]`},
+		{"file.read", "head -n5 a", `[{"path":"a"}]`},
+		{"file.read", "ls -la", `[{"path":"."}]`},
+		{"file.read", "grep -rn key src lib", `[{"path":"src"},{"path":"lib"}]`},
+		{"file.read", "grep key", `[{"path":"."}]`},
+		{"file.read", "grep", ""},
+		{"file.read", "grep -f secrets x", ""},
+		{"file.read", "rg --pre sh x", ""},
+		{"file.read", "find . -name x -type f", `[{"path":"."}]`},
+		{"file.read", "find . -delete", ""},
+		{"file.read", "find . -exec rm x ;", ""},
+		{"file.read", "cat" + strings.Repeat(" a", 17), ""},
+		{"system.echo", "echo hi", `[{"message":"hi"}]`},
+		{"system.echo", "echo -e hi", ""},
+		{"git.commit", "git commit -m x -- a b", `[{"message":"x","paths":["a","b"],"repo":"."}]`},
+	} {
+		m, err := catalog.Lookup(bailey.CapabilityID(c.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if inputs, ok := m.Match(strings.Fields(c.line)); ok {
+			b, _ := json.Marshal(inputs)
+			got = string(b)
+			for _, in := range inputs {
+				if _, err := m.Check(in, true); err != nil {
+					t.Errorf("%s: %v", c.line, err)
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s as %s: %s, want %s", c.line, c.id, got, c.want)
+		}
+	}
+}
+
+func TestPatternRefused(t *testing.T) {
+	s := &schema{props: map[string]*rule{}}
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "a {-n} b"} {
+		if _, wrong := readPattern(text, s); wrong == "" {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+func FuzzMatch(f *testing.F) {
+	catalog, err := LoadBuiltin(packs.FS)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("git\x00log\x00-n\x005")
+	f.Add("grep\x00-rn\x00--\x00-x")
+	f.Fuzz(func(t *testing.T, line string) {
+		argv := strings.Split(line, "\x00")
+		for _, m := range catalog.All() {
+			inputs, ok := m.Match(argv)
+			if ok && (len(inputs) == 0 || len(inputs) > maxMany) {
+				t.Errorf("%q: %d inputs", argv, len(inputs))
+			}
+			for _, in := range inputs {
+				m.Check(in, true)
+			}
+		}
+	})
+}
