@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,11 @@ func (y *yard) says(t *testing.T, h hook.Hook) string {
 	t.Helper()
 	_, a := y.try(t, h)
 	return a.Reason
+}
+
+// of are the warnings of one kind.
+func of(kind string, all []Warning) []Warning {
+	return slices.DeleteFunc(slices.Clone(all), func(w Warning) bool { return w.Kind != kind })
 }
 
 func TestEnvironmentIsListed(t *testing.T) {
@@ -232,7 +238,7 @@ func TestBufferIsCapped(t *testing.T) {
 	if len(ran.Stdout) != hook.MaxFrame || len(ran.Stderr) != hook.MaxFrame || !ran.Truncated || ran.Exit != 0 {
 		t.Errorf("%d and %d bytes were kept, truncated %v, code %d", len(ran.Stdout), len(ran.Stderr), ran.Truncated, ran.Exit)
 	}
-	if len(a.Warning) != 2 || a.Warning[0].Kind != "hook.buffer" || a.Warning[1].Kind != "hook.buffer" {
+	if len(of("hook.buffer", a.Warning)) != 2 {
 		t.Errorf("%+v", a.Warning)
 	}
 	r, lent, err := y.plan(t.Context(), pre(nil), h, a)
@@ -292,7 +298,7 @@ with socket.create_connection((host, int(port))) as s:
 	if o.Effect != hook.Blocked || a.Exit != 1 || !strings.Contains(o.Hint, `"network": {"allow"`) {
 		t.Errorf("without a network: %+v %+v", o, a)
 	}
-	if len(a.Warning) != 1 || a.Warning[0].Kind != "hook.network" || a.Warning[0].Hint != cureNetwork {
+	if w := of("hook.network", a.Warning); len(w) != 1 || w[0].Hint != cureNetwork {
 		t.Errorf("it tried, and nobody is told of the cure: %+v", a.Warning)
 	}
 	host, port, _ := net.SplitHostPort(named)
@@ -326,7 +332,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	h := hook.Hook{Event: hook.OnPreToolUse, Timeout: hook.DefaultTimeout, Network: []bailey.Endpoint{{Host: "named.example", Port: 443}}}
 	h.Argv = []string{y.script(t, "fetches", "#!/usr/bin/env python3\nimport urllib.request\nurllib.request.urlopen('https://other.example/')\n")}
 	_, a := y.try(t, h)
-	if len(a.Warning) != 1 || a.Warning[0].Kind != "hook.network" || !strings.Contains(a.Warning[0].Text, "egress to other.example:443 is not allowed") {
+	if w := of("hook.network", a.Warning); len(w) != 1 || !strings.Contains(w[0].Text, "egress to other.example:443 is not allowed") {
 		t.Errorf("%+v", a)
 	}
 }

@@ -47,6 +47,9 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 	}
 	r, err := d.Cages.Plan(ctx, job)
 	if err != nil {
+		r, err = d.lesser(ctx, job, err)
+	}
+	if err != nil {
 		return nil, lent, err
 	}
 	c := r.Cage()
@@ -59,6 +62,24 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 		a.Warning = append(a.Warning, weak(c))
 	}
 	return r, lent, nil
+}
+
+// lesser plans a hook for a host without namespaces, where no cage has trees: its program may run, and read what lies in them.
+// It is no way to less on any other host, for whatever reason a hook got no cage there.
+func (d *Dispatcher) lesser(ctx context.Context, job bailey.Job, why error) (bailey.Run, error) {
+	for _, t := range job.Wall.Trees {
+		job.Read = append(job.Read, t.Path)
+	}
+	job.Wall = nil
+	r, err := d.Cages.Plan(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	if r.Cage().Kind != "landlock" {
+		r.Close()
+		return nil, why
+	}
+	return r, nil
 }
 
 var errPlatform = &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: this platform has none, and the hook is to have one",
