@@ -200,7 +200,12 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}
-	if c.verdict.Input != nil {
+	switch {
+	case c.verdict.Input == nil:
+	case c.call.Own: // what was asked for is what it will do, whatever the answer was about
+		c.verdict.Effect = bailey.Deny
+		c.verdict.Rule = bailey.Rule{ID: "hook", Reason: "a hook changed the input, and who asks acts by itself"}
+	default:
 		c.input, c.changed = c.verdict.Input, true
 	}
 	c.decision = tighten(c.decision, bailey.Decision{

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/pack"
 )
 
 // TestHooksSeeWhatFailed: a tool that fails is no way around the hooks after it, and its failure stays one.
@@ -126,6 +127,26 @@ func TestHooksSeeRedactedViews(t *testing.T) {
 	}
 	if w.views[0].Input["word"] != "a [R]" || w.views[1].Input["word"] != "another [R]" {
 		t.Errorf("hooks saw %v, then %v", w.views[0].Input, w.views[1].Input)
+	}
+}
+
+// TestHookCannotChangeWhatOthersDo: an agent that asks and then acts by itself would do what it asked for.
+func TestHookCannotChangeWhatOthersDo(t *testing.T) {
+	w, in := newWorld(t), call()
+	in.Own, in.DryRun = true, true
+	w.verdict = Verdict{Effect: bailey.Allow, Input: map[string]any{"word": "milder"}}
+	gate := func() *Gate {
+		g := w.gate()
+		g.Runners[pack.Agent] = w
+		return g
+	}
+	res := gate().Do(t.Context(), in)
+	if !errors.Is(res.Err, bailey.Denied) || res.Decision.Effect != bailey.Deny || w.one().Status != bailey.Refused {
+		t.Errorf("%+v", res)
+	}
+	w = newWorld(t)
+	if res := gate().Do(t.Context(), in); res.Err != nil || !w.happened("pre") {
+		t.Errorf("%+v after %v", res, w.did)
 	}
 }
 
