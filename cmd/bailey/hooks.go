@@ -13,6 +13,7 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/gateway"
+	"bailey/internal/hooks"
 	"bailey/internal/jail"
 )
 
@@ -37,6 +38,8 @@ type hookRow struct {
 	Gone    bool      `json:"gone,omitempty"`    // applied, and the file has it no more
 	Status  string    `json:"status,omitempty"`  // as it would be
 	Problem string    `json:"problem,omitempty"` // why it would not start
+
+	Warned *hooks.Warning `json:"warned,omitempty"` // the last that the gateway's log was told, since they were applied
 }
 
 type hookList struct {
@@ -74,6 +77,9 @@ func (a *app) hookRows(l hookList) {
 			status = strings.TrimSpace(status + " DOES NOT START: " + shown(h.Problem))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", h.Hook, h.Event, cell(strings.Join(h.Argv, " ")), cell(h.Matcher), state, status)
+		if h.Warned != nil {
+			fmt.Fprintf(w, "\t%s\t%s\n", h.Warned.Kind, shown(h.Warned.Text))
+		}
 	}
 	w.Flush()
 	switch {
@@ -87,7 +93,7 @@ func (a *app) hookRows(l hookList) {
 }
 
 // listHooks is the look.
-func (s *stack) listHooks(ctx context.Context, _ gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) listHooks(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
 	b := s.hooks.book
 	l := hookList{File: b.path(), Applied: b.Applied(), Drift: b.drift(), Hooks: []hookRow{}}
 	if fault := b.Fault(); fault != nil {
@@ -99,14 +105,16 @@ func (s *stack) listHooks(ctx context.Context, _ gateway.Query, _ bailey.Call) (
 		now.Hooks = nil // drift says why
 	}
 	for i, h := range now.Hooks {
-		at := sameHook(applied, h)
+		at, n := sameHook(applied, h), 0
 		if at >= 0 {
+			n = sameHook(b.Config().Hooks, h) + 1
 			applied = append(applied[:at:at], applied[at+1:]...)
 		}
-		l.Hooks = append(l.Hooks, s.hookRow(ctx, i, h, at >= 0))
+		l.Hooks = append(l.Hooks, s.hookRow(ctx, from.Session.ID, i+1, h, n))
 	}
 	for _, h := range applied {
-		r := s.hookRow(ctx, sameHook(b.Config().Hooks, h), h, true)
+		n := sameHook(b.Config().Hooks, h) + 1
+		r := s.hookRow(ctx, from.Session.ID, n, h, n)
 		r.Gone = true
 		l.Hooks = append(l.Hooks, r)
 	}
@@ -123,8 +131,13 @@ func sameHook(list []hook.Hook, h hook.Hook) int {
 	return -1
 }
 
-func (s *stack) hookRow(ctx context.Context, i int, h hook.Hook, applied bool) hookRow {
-	r := hookRow{Hook: i + 1, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher, Applied: applied}
+// hookRow is a hook at a place of the file; applied is its place among those that are asked, 0 where it is not.
+func (s *stack) hookRow(ctx context.Context, session bailey.SessionID, place int, h hook.Hook, applied int) hookRow {
+	r := hookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher, Applied: applied > 0}
+	if w, ok := s.hooks.of(applied); ok {
+		w.Text, w.Hint = s.redaction.Text(session, w.Text), s.redaction.Text(session, w.Hint)
+		r.Warned = &w
+	}
 	run, _, asked, err := s.hooks.chain.Prepare(ctx, h)
 	r.Status = string(asked.Status)
 	if err != nil {
@@ -197,6 +210,7 @@ func (s *stack) applyHooks(ctx context.Context, q gateway.Query, from bailey.Cal
 	p, err := s.hooks.book.apply(ctx, q, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
+		s.hooks.clear()
 	}
 	return p, err
 }

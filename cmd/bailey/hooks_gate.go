@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync"
 	"time"
 
 	"bailey"
@@ -20,20 +21,58 @@ type hookGate struct {
 	book  *hookbook
 	chain *hooks.Dispatcher
 	log   *slog.Logger
+	*warned
+}
+
+// warned has the last warning of each hook, by its place, until the hooks are applied anew.
+type warned struct {
+	mu   sync.Mutex
+	last map[int]hooks.Warning // guarded by mu
+}
+
+func (w *warned) keep(n int, last hooks.Warning) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		w.last = map[int]hooks.Warning{}
+	}
+	w.last[n] = last
+}
+
+func (w *warned) of(n int) (hooks.Warning, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.last[n]
+	return last, ok
+}
+
+func (w *warned) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = nil
 }
 
 // ask asks a chain, and says what was asked as receipts have it.
 func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
-	o, asked := g.chain.Ask(ctx, e)
+	o, asked := g.askAll(ctx, e)
 	var list []bailey.AskedHook
 	for _, a := range asked {
 		list = append(list, bailey.AskedHook{Event: string(a.Event), Hook: a.Hook, Program: a.Program, Status: string(a.Status), Effect: a.Effect,
 			Reason: cmp.Or(a.Reason, a.Message), Millis: a.Millis})
+	}
+	return o, list
+}
+
+// askAll asks a chain. Warnings go to the gateway's log, and stay in the list of hooks.
+func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hooks.Asked) {
+	o, asked := g.chain.Ask(ctx, e)
+	for _, a := range asked {
 		for _, w := range a.Warning {
+			g.keep(a.Hook, w)
 			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session", a.Session, "why", w.Text, "cure", w.Hint)
 		}
 	}
-	return o, list
+	return o, asked
 }
 
 func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }

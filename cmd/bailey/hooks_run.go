@@ -107,7 +107,7 @@ func (s *stack) runHooks(ctx context.Context, q gateway.Query, from bailey.Call)
 	if err != nil {
 		return nil, err
 	}
-	o, asked := s.hooks.chain.Ask(ctx, e)
+	o, asked := s.hooks.askAll(ctx, e)
 	out := chainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint, Said: o.Message, Hooks: asked}
 	if out.OK {
 		goes, err := hook.Encode(o.Event)

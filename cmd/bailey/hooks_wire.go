@@ -14,11 +14,11 @@ import (
 // openHooks puts to use what was applied, with the home's own cages and ways out.
 func (s *stack) openHooks(home gateway.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
-	book, err := openHookbook(&hookbook{home: home, userHome: userHome, note: s.scribe.note, log: s.log}, s.scribe.lore.Hooks)
+	book, err := openHookbook(&hookbook{home: home, userHome: userHome, shared: s.held, note: s.scribe.note, log: s.log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
 	}
-	s.hooks = hookGate{book: book, log: s.log, chain: newChain(hooks.Config{Applied: book.Config, Cages: s.cages}, ways{settings: s.network}, masks, s.held)}
+	s.hooks = hookGate{book: book, log: s.log, warned: &warned{}, chain: newChain(hooks.Config{Applied: book.Config, Cages: s.cages}, ways{settings: s.network}, masks, s.held)}
 	return nil
 }
 
