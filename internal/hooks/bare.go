@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,7 +89,9 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: r.program + " could not be started", Hint: "run it by hand", Err: err}
 	}
 	go func() {
-		io.Copy(stdin, s.Stdin)
+		if s.Stdin != nil {
+			io.Copy(stdin, s.Stdin)
+		}
 		stdin.Close()
 	}()
 	drained := pump(s, stdout, stderr)
@@ -106,17 +109,21 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	return bailey.Exit{Code: code(state), TimedOut: timedOut}, nil
 }
 
-// pump takes what is written until nobody has the pipes.
+// pump takes what is written until nobody has the pipes, whatever becomes of the writers: no program waits for a reader.
 func pump(s bailey.Streams, stdout, stderr io.Reader) (done <-chan struct{}) {
-	all, one := make(chan struct{}), make(chan struct{})
+	all := make(chan struct{})
+	var both sync.WaitGroup
+	take := func(w io.Writer, r io.Reader) {
+		if w != nil {
+			io.Copy(w, r)
+		}
+		io.Copy(io.Discard, r)
+	}
+	both.Go(func() { take(s.Stdout, stdout) })
+	both.Go(func() { take(s.Stderr, stderr) })
 	go func() {
-		defer close(one)
-		io.Copy(s.Stdout, stdout)
-	}()
-	go func() {
-		defer close(all)
-		io.Copy(s.Stderr, stderr)
-		<-one
+		both.Wait()
+		close(all)
 	}()
 	return all
 }
@@ -143,7 +150,13 @@ func (g group) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration)
 			g.kill()
 		case <-done:
 			gone, done = true, nil
-			g.kill()
+			var gentle bailey.Gentle
+			if !errors.As(context.Cause(ctx), &gentle) {
+				g.kill()
+				continue
+			}
+			g.term()
+			kill = time.After(grace)
 		}
 	}
 }

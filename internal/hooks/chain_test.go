@@ -3,7 +3,9 @@ package hooks
 import (
 	"context"
 	"fmt"
+	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -139,5 +141,34 @@ func TestToldIsBounded(t *testing.T) {
 	}
 	if n, m := len(d.told), len(d.told["s-1"]); n > maxTold || m > maxTold {
 		t.Errorf("%d sessions, %d warnings", n, m)
+	}
+}
+
+// TestChainLeavesNothingOpen: what was made ready for a hook that is not asked is given back.
+func TestChainLeavesNothingOpen(t *testing.T) {
+	y := newYard(t)
+	h := y.shell(t, "exit 2")
+	h.Write = []string{y.home + "/state"}
+	y.hooks = []hook.Hook{h, h, h}
+	open := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes what nobody holds
+	const times = 30
+	before := 0
+	for i := range times + 5 {
+		if i == 5 {
+			before = open()
+		}
+		if _, all := y.Ask(t.Context(), pre(nil)); len(all) != 1 {
+			t.Fatalf("%+v", all)
+		}
+	}
+	if after := open(); after > before+times/2 {
+		t.Errorf("%d descriptors are open, and %d were", after, before)
 	}
 }

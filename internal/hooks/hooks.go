@@ -13,7 +13,7 @@ import (
 	"bailey/hook"
 )
 
-// Status says what holds a hook; "" is one that was not started.
+// Status says what holds a hook; "" is one that nothing could be planned for.
 type Status string
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // Config is what a Dispatcher needs.
 type Config struct {
-	// Applied are the hooks in force. It is asked at each event.
+	// Applied are the hooks in force. It is asked at each event. Nil: there are none.
 	Applied func() hook.Config
 	// Cages runs hooks; Bare runs those that hooks.json takes out of the cage. Nil Cages is a platform that has none, nil
 	// Bare refuses these.
@@ -39,6 +39,8 @@ type Config struct {
 	// Private are paths that no hook sees for being near: homes, workspaces, what is masked. A program whose folder is one
 	// of them, or holds one, is refused. Nil: there are none.
 	Private func() []string
+	// Workspaces are what agents write. A file in one is no hook: who is to be held by it could write it. Nil: there are none.
+	Workspaces func() []string
 	// Tell is told of each hook that was asked. Nil: nobody is.
 	Tell func(ctx context.Context, a Asked)
 }
@@ -82,23 +84,56 @@ func New(c Config) *Dispatcher { return &Dispatcher{Config: c} }
 // ends so does the chain, and the event does not go on.
 func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Asked) {
 	whole := hook.Outcome{Effect: hook.Kept, Event: e}
-	var all []Asked
+	if d.Applied == nil {
+		return whole, nil
+	}
+	var chain []prepared
 	for i, h := range d.Applied().Hooks {
-		if !h.Matches(whole.Event) {
-			continue
+		if h.Matches(e) { // nothing that a hook may change is what the next one is chosen by
+			chain = append(chain, prepared{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
 		}
-		o, a := d.one(ctx, whole.Event, h)
-		a.Hook = i + 1
+	}
+	var all []Asked
+	next := d.ahead(ctx, e, chain)
+	for len(chain) > 0 && whole.Effect != hook.Blocked {
+		p := <-next
+		chain = chain[1:]
+		next = d.ahead(ctx, e, chain)
+		o, a := d.one(ctx, whole.Event, p)
 		a.Warning = d.untold(a.Session, a.Hook, a.Warning)
 		if d.Tell != nil {
 			d.Tell(ctx, a)
 		}
-		all = append(all, a)
-		if whole = join(whole, o); whole.Effect == hook.Blocked {
-			break
-		}
+		all, whole = append(all, a), join(whole, o)
+	}
+	if p := <-next; p.run != nil {
+		p.run.Close()
 	}
 	return whole, all
+}
+
+// prepared is a hook that is about to be asked.
+type prepared struct {
+	hook.Hook
+	asked Asked
+	run   bailey.Run
+	lent  bailey.Lent
+	err   error
+}
+
+// ahead plans the first of a chain while the one before it runs: a plan has nothing of the event in it.
+func (d *Dispatcher) ahead(ctx context.Context, e hook.Event, chain []prepared) <-chan prepared {
+	c := make(chan prepared, 1)
+	if len(chain) == 0 {
+		close(c)
+		return c
+	}
+	p := chain[0]
+	go func() {
+		p.run, p.lent, p.err = d.plan(ctx, e, p.Hook, &p.asked)
+		c <- p
+	}()
+	return c
 }
 
 // join is what a chain comes to after one hook more. What one of them changed stays changed when another fails.
@@ -111,18 +146,17 @@ func join(whole, o hook.Outcome) hook.Outcome {
 }
 
 // one asks one hook.
-func (d *Dispatcher) one(ctx context.Context, e hook.Event, h hook.Hook) (hook.Outcome, Asked) {
-	a := Asked{Event: e.Name(), Session: e.In().ID, Program: h.Argv[0]}
-	begin := time.Now()
-	ran := d.run(ctx, e, h, &a)
-	o := hook.Interpret(e, ran, h.OnFailure)
+func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Outcome, Asked) {
+	a, begin := p.asked, time.Now()
+	ran := p.ask(ctx, e, &a)
+	o := hook.Interpret(e, ran, p.OnFailure)
 	if ctx.Err() != nil { // whoever asked is gone: nothing may go on in their name
 		o = hook.Outcome{Reason: "the hook was asked when the call ended", Hint: "call again"}
 	}
 	if rest, ok := strings.CutPrefix(o.Reason, "the hook "); ok {
-		o.Reason = "hook " + h.Argv[0] + " " + rest
+		o.Reason = "hook " + a.Program + " " + rest
 	}
-	if fell(ran) && !h.Unsandboxed && len(h.Network) == 0 {
+	if fell(ran) && !p.Unsandboxed && len(p.Network) == 0 {
 		o.Hint = strings.TrimPrefix(o.Hint+"; if it wants a host: "+cureNetwork, "; ")
 	}
 	if o.Effect == hook.Failed {
@@ -136,28 +170,28 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, h hook.Hook) (hook.O
 // fell tells whether a hook ran and ended by itself with what is no answer.
 func fell(r hook.Ran) bool { return r.Err == nil && !r.TimedOut && r.Exit != 0 && r.Exit != 2 }
 
-// run starts a hook and waits until nothing of it lives.
-func (d *Dispatcher) run(ctx context.Context, e hook.Event, h hook.Hook, a *Asked) (ran hook.Ran) {
-	ran.Exit = bailey.NeverRan
+// ask starts a hook and waits until nothing of it lives.
+func (p prepared) ask(ctx context.Context, e hook.Event, a *Asked) hook.Ran {
+	never := hook.Ran{Exit: bailey.NeverRan, Err: p.err}
+	if p.err != nil {
+		return never
+	}
+	defer p.run.Close()
 	frame, err := hook.Encode(e)
 	if err != nil {
-		return hook.Ran{Exit: ran.Exit, Err: err}
+		never.Err = err
+		return never
 	}
-	r, lent, err := d.plan(ctx, e, h, a)
-	if err != nil {
-		return hook.Ran{Exit: ran.Exit, Err: err}
-	}
-	defer r.Close()
 	var stdout, stderr hook.Output
-	exit, err := r.Start(ctx, lent, bailey.Streams{Stdin: bytes.NewReader(frame), Stdout: &stdout, Stderr: &stderr})
-	ran.Exit, ran.TimedOut, ran.Err = exit.Code, exit.TimedOut, err
-	ran.Stdout, ran.Truncated = stdout.Kept()
+	exit, err := p.run.Start(ctx, p.lent, bailey.Streams{Stdin: bytes.NewReader(frame), Stdout: &stdout, Stderr: &stderr})
+	ran := hook.Ran{Exit: exit.Code, TimedOut: exit.TimedOut, Err: err}
 	var flooded bool
+	ran.Stdout, ran.Truncated = stdout.Kept()
 	ran.Stderr, flooded = stderr.Kept()
 	if exit.Over != "" {
 		ran.Stderr = append(ran.Stderr, "\n"+exit.Over...)
 	}
 	a.Warning = append(a.Warning, flood(ran.Truncated, flooded)...)
-	a.Warning = append(a.Warning, offline(h, ran.Stderr, lent.Way)...)
+	a.Warning = append(a.Warning, offline(p.Hook, ran.Stderr, p.lent.Way)...)
 	return ran
 }

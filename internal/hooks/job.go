@@ -29,6 +29,9 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 	job := bailey.Job{Capability: bailey.CapabilityID("hook." + string(e.Name())), Session: e.In().ID,
 		Command: h.Argv[0], Args: h.Argv[1:], EnvNames: slices.Compact(slices.Sorted(slices.Values(h.Env))), Timeout: h.Timeout}
 	lent := bailey.Lent{Env: d.environ(h.Env)}
+	if err := d.apart(h.Argv); err != nil {
+		return nil, lent, err
+	}
 	if h.Unsandboxed {
 		r, err := d.bare(ctx, job, a)
 		return r, lent, err
@@ -163,6 +166,27 @@ func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err er
 		job.Places = append(job.Places, p)
 	}
 	return close, nil
+}
+
+// apart refuses a file of a workspace, whether it is the program or what an interpreter is given. Without a cage an agent that
+// wrote it would have all rights of the user.
+func (d *Dispatcher) apart(argv []string) error {
+	if d.Workspaces == nil {
+		return nil
+	}
+	workspaces := d.Workspaces()
+	for _, word := range argv {
+		info, err := os.Stat(word)
+		if !filepath.IsAbs(word) || err == nil && info.IsDir() {
+			continue
+		}
+		for _, w := range workspaces {
+			if within(real(w), real(word)) || within(filepath.Clean(w), filepath.Clean(word)) {
+				return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in the workspace %s, where agents write", word, w), Hint: "move it out of there"}
+			}
+		}
+	}
+	return nil
 }
 
 // near refuses a folder that would show a hook more than what belongs to it.
