@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,6 @@ type hookEdition struct {
 type hookbook struct {
 	home     gateway.Home
 	userHome string
-	shared   func() []string // directories that agents may write; nil: there are none
 	note     func(ctx context.Context, kind string, data any) error
 	log      *slog.Logger
 
@@ -210,9 +208,6 @@ func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
 	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
 	p.Text = difference(string(now.text), string(e.text))
 	for _, h := range e.config.Hooks {
-		if dir := b.within(h.Argv[0]); dir != "" {
-			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s lies in the workspace %s: an agent that may write there decides what it says", h.Line, h.Argv[0], dir))
-		}
 		if h.Unsandboxed {
 			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s runs without a cage, with all rights of yours", h.Line, h.Argv[0]))
 		}
@@ -224,22 +219,6 @@ func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
 		}
 	}
 	return p, e, nil
-}
-
-// within is the workspace that a program lies in, "" where it lies in none.
-func (b *hookbook) within(program string) string {
-	if b.shared == nil || !filepath.IsAbs(program) {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		program = real
-	}
-	for _, dir := range b.shared() {
-		if strings.HasPrefix(program, strings.TrimSuffix(dir, "/")+"/") {
-			return dir
-		}
-	}
-	return ""
 }
 
 // compare is a look: what a reload would change.

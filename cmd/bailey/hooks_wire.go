@@ -14,7 +14,7 @@ import (
 // openHooks puts to use what was applied, with the home's own cages and ways out.
 func (s *stack) openHooks(home gateway.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
-	book, err := openHookbook(&hookbook{home: home, userHome: userHome, shared: s.held, note: s.scribe.note, log: s.log}, s.scribe.lore.Hooks)
+	book, err := openHookbook(&hookbook{home: home, userHome: userHome, note: s.scribe.note, log: s.log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
 	}
@@ -29,6 +29,7 @@ func newChain(c hooks.Config, w ways, masks []string, workspaces func() []string
 	if jail.Bare {
 		c.Cages = nil // a hook that is to have a cage is not started
 	}
+	c.Workspaces = workspaces
 	c.Private = func() []string { return slices.Concat(masks, gateway.Homes(), workspaces()) }
 	return hooks.New(c)
 }
