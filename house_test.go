@@ -48,10 +48,11 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/judge":   {ours: []string{".", "pack", "internal/command"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
+	"internal/wrap":    {ours: []string{"."}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui"},
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	// examples that tests run

@@ -49,6 +49,9 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 	env := append(os.Environ(), "BAILEY_HOME="+filepath.Join(dir, "home"))
 	start := func(event []byte, name string, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
+		if name == self {
+			cmd.Args[0] = filepath.Base(os.Args[0]) // as which this program knows itself
+		}
 		cmd.Dir, cmd.Env, cmd.Stdin = project, env, bytes.NewReader(event)
 		return cmd.Output()
 	}

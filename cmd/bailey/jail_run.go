@@ -47,7 +47,7 @@ func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 	if !a.json {
 		a.banner(job, cage)
 	}
-	exit, err := a.inside(ctx, run, job.TTY)
+	exit, err := a.inside(ctx, run, job.TTY, bailey.Lent{})
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,11 @@ func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 }
 
 // inside runs it on the person's streams, or on a terminal of its own that is joined to theirs.
-func (a *app) inside(ctx context.Context, run bailey.Run, tty bool) (bailey.Exit, error) {
+func (a *app) inside(ctx context.Context, run bailey.Run, tty bool, lent bailey.Lent) (bailey.Exit, error) {
 	ctx, stop := gently(ctx)
 	defer stop()
 	if !tty {
-		return run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr})
+		return run.Start(ctx, lent, bailey.Streams{Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr})
 	}
 	con, err := openConsole(os.Stdin, os.Stdout)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *app) inside(ctx context.Context, run bailey.Run, tty bool) (bailey.Exit
 			Hint: "see that /dev/ptmx can be opened, or give it no terminal: redirect its input"}
 	}
 	defer con.close()
-	return run.Start(ctx, bailey.Lent{}, bailey.Streams{TTY: con.slave})
+	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})
 }
 
 // gently is a context that ends as ctx does, or at SIGQUIT, and leaves a tool time to end by itself.

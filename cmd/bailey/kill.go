@@ -17,6 +17,9 @@ import (
 // for everybody; going on is an operator's.
 const killVerb, resumeVerb = "kill", "resume"
 
+// killedLook is for who has to end when it was thrown.
+const killedLook = "killed"
+
 // maxKillReason bounds a reason in bytes: it goes into every refusal and its receipt.
 const maxKillReason = 400
 
@@ -100,4 +103,9 @@ func (s *stack) stop(ctx context.Context, q gateway.Query, from bailey.Call) (an
 
 func (s *stack) resume(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
 	return s.kill.Resume(ctx, gateway.Resumed{Operator: q.Operator, Person: from.Principal.Person})
+}
+
+// killed says whether everything is stopped.
+func (s *stack) killed(context.Context, gateway.Query, bailey.Call) (any, error) {
+	return s.kill.State(), nil
 }

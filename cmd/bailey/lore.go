@@ -23,6 +23,7 @@ type lore struct {
 	Sessions gateway.IssuedSessions   `json:"sessions,omitempty"`
 	Asked    approve.State            `json:"asked,omitzero"`
 	Hooks    appliedHooks             `json:"hooks,omitzero"`
+	Wraps    wrapsKnown               `json:"wraps,omitzero"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -52,6 +53,9 @@ func folds() map[string]fold {
 		approve.UseEvent:      foldAs(func(l *lore, u approve.Use) { l.Asked.Used(u) }),
 		approve.GrantEvent:    foldAs(func(l *lore, g approve.Standing) { l.Asked.Given(g) }),
 		approve.RevokeEvent:   foldAs(func(l *lore, r approve.Revoked) { l.Asked.Revoked(r) }),
+		wrapStart:             foldAs(func(l *lore, w wrapStarting) { l.Wraps.start(w) }),
+		wrapRefused:           foldAs(func(l *lore, w wrapRefusals) { l.Wraps.refuse(w) }),
+		wrapEnd:               foldAs(func(l *lore, w wrapEnding) { l.Wraps.end(w) }),
 		gateway.ResumeEvent:   foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }

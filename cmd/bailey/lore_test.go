@@ -42,6 +42,7 @@ func examples(r *rand.Rand) map[string]func() any {
 	}
 	id := func() bailey.ApprovalID { return bailey.ApprovalID(fmt.Sprintf("a-%d", r.IntN(12))) }
 	at := func() time.Time { return time.Unix(r.Int64N(1e9), 0).UTC() }
+	wrapID := func() string { return fmt.Sprintf("w-%d", r.IntN(5)) }
 	return map[string]func() any{
 		approve.QuestionEvent: func() any {
 			return bailey.Question{ID: id(), Text: name(), Alike: fmt.Sprint(r.IntN(5)), AskedAt: at(), Expires: at()}
@@ -70,8 +71,13 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
 		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
-		gateway.IssueEvent:  issued,
-		gateway.UseEvent:    issued,
+		wrapStart:           func() any { return wrapStarting{ID: wrapID(), Agent: name(), Project: name(), At: at()} },
+		wrapRefused: func() any {
+			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
+		},
+		wrapEnd:            func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		gateway.IssueEvent: issued,
+		gateway.UseEvent:   issued,
 	}
 }
 
@@ -144,6 +150,9 @@ func truncations(t testing.TB, dir string, see func(dir string, last audit.Entry
 	}
 }
 
+// sameLore is a text of lore without a part that holds nothing: one that was emptied is no other than one that never was.
+func sameLore(text string) string { return strings.ReplaceAll(text, `,"asked":{}`, "") }
+
 func openLog(t testing.TB, dir string, segment int64) (*ledger.Log, *scribe) {
 	t.Helper()
 	r := newRecall()
@@ -210,7 +219,7 @@ func TestLoreIsCarried(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := back.lore()
-			if err != nil || textOf(t, got) != textOf(t, all) {
+			if err != nil || sameLore(textOf(t, got)) != sameLore(textOf(t, all)) {
 				t.Fatalf("segments of %d, killed after entry %d: %v\n%s\nwant\n%s", segment, last.Seq, err, textOf(t, got), textOf(t, all))
 			}
 			if back.found {
@@ -492,13 +501,16 @@ func TestLoreFormat(t *testing.T) {
 	l.Asked.Denied = map[string]approve.Denial{"k": {Question: "a", Reason: "w", At: when}}
 	l.Asked.Given(approve.Standing{ID: "g", Question: "a", Text: "t", Until: when, By: answer})
 	l.Hooks = appliedHooks{Digest: "d", UserHome: "/h", Hooks: 6, At: when, Operator: "o", Person: "p"}
+	l.Wraps.start(wrapStarting{ID: "w-1", Agent: "a", Project: "/p", Session: "s-1", At: when})
+	l.Wraps.refuse(wrapRefusals{ID: "w-1", Lines: []refusal{{At: when, Kind: "call", Target: "t", Reason: "r", Hint: "h"}}, Untold: 2})
+	l.Wraps.end(wrapEnding{ID: "w-1", At: when, ExitCode: 3, Moved: []string{"m"}, Dir: "/q"})
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use"],` +
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -509,7 +521,9 @@ func TestLoreFormat(t *testing.T) {
 		`"asked":{"questions":{"a":{"question":{"id":"a","receipt":"r","capability":"c.d","askedAt":"1970-01-01T00:00:00Z","expires":"1970-01-01T00:00:00Z","text":"t","digest":"d","subject":"s","alike":"k"},` +
 		`"answers":[` + answered + `],"granted":"1970-01-01T00:00:00Z"}},"denied":{"k":{"question":"a","reason":"w","at":"1970-01-01T00:00:00Z"}},` +
 		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}},` +
-		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}`
+		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
+		`"wraps":{"runs":[{"id":"w-1","agent":"a","project":"/p","session":"s-1","started":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:00:00Z","exitCode":3,"untold":2,"quarantined":["m"],"quarantine":"/q"}],` +
+		`"refused":[{"n":1,"run":"w-1","at":"1970-01-01T00:00:00Z","kind":"call","target":"t","reason":"r","hint":"h"}],"count":1}}`
 	if list[0].Text != want || list[0].Format != 2 {
 		t.Errorf("format %d:\n%s\nwant format 2:\n%s", list[0].Format, list[0].Text, want)
 	}

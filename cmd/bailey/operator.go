@@ -19,6 +19,8 @@ import (
 // operator says by what right an operator verb may go on, or refuses it.
 func (a *app) operator(verb string, yes bool) (gateway.Operator, error) {
 	switch {
+	case callsSocket() != "":
+		return "", staysOutside(verb)
 	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
 		return gateway.Env, nil
 	case isTerminal(os.Stdin) && isTerminal(os.Stdout):

@@ -112,6 +112,7 @@ func (s *stack) job(q gateway.Query) (bailey.Job, error) {
 func (s *stack) acts() map[string]gateway.Verb {
 	acts := s.desk.acts()
 	acts[jailRunEvent] = s.jailRun
+	acts[wrapStart], acts[wrapRefused], acts[wrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
 	acts[repinAct] = s.repin
 	acts[forgetAct] = s.forget
 	acts[rotateAct] = s.rotate

@@ -92,9 +92,14 @@ func openScribe(l *ledger.Log, r *recall, log *slog.Logger) (*scribe, error) {
 
 // note records an event, durably.
 func (s *scribe) note(ctx context.Context, kind string, data any) error {
+	return s.noteCaged(ctx, kind, data, nil)
+}
+
+// noteCaged is note for an event of a cage, whose plan the ledger keeps.
+func (s *scribe) noteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	fold, ok := s.folds[kind]
 	if !ok {
-		return s.ledger.Note(ctx, kind, data)
+		return s.ledger.NoteCaged(ctx, kind, data, cage)
 	}
 	raw, err := json.Marshal(data)
 	if err == nil {
@@ -105,7 +110,7 @@ func (s *scribe) note(ctx context.Context, kind string, data any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.ledger.Note(ctx, kind, json.RawMessage(raw)); err != nil {
+	if err := s.ledger.NoteCaged(ctx, kind, json.RawMessage(raw), cage); err != nil {
 		return err
 	}
 	return fold(&s.lore, raw)

@@ -339,8 +339,8 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"changes":    s.changes,
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		"metrics": s.metrics,
-		killVerb:  s.stop, "budget": s.budget, nowLook: s.present,
+		"metrics": s.metrics, wrapsLook: s.wraps,
+		killVerb: s.stop, killedLook: s.killed, "budget": s.budget, nowLook: s.present,
 		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show, "hooks.compare": s.hooks.book.compare, hooksLook: s.listHooks,
 	}

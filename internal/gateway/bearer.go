@@ -35,6 +35,10 @@ type Issued struct {
 	Agent   string           `json:"agent"`
 	UID     int              `json:"uid"`
 	At      time.Time        `json:"at"` // of its issue, or of its last use that is known
+	// Of a session of an agent inside the wall: by which door its calls come, and its project, which is its workspace where the
+	// home names none. The agent is who the bearer was given to, whoever connects.
+	Door string `json:"door,omitempty"`
+	Dir  string `json:"dir,omitempty"`
 }
 
 // IssuedSessions are those that count, the one that was used least lately first.

@@ -10,7 +10,7 @@ import (
 
 // secrets, and what systemSecrets adds to them, are below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
 var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
-	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker"}
+	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker", ".local/state/bailey-wrap"}
 
 // Homes returns the user's home directories: the account's and $HOME, canonical. Both count, because
 // whoever starts the gateway chooses $HOME.

@@ -105,6 +105,10 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 	if from.Session.ID, err = g.Sessions.enter(ctx, q.Session, from.Principal); err != nil {
 		return nil, err
 	}
+	if i, ok := g.Sessions.wall(from.Session.ID); ok {
+		from.Principal.Agent, from.Door = i.Agent, i.Door
+		g.Workspaces.fix(from.Session.ID, i.Dir)
+	}
 	return func() { g.Sessions.leave(from.Session.ID, g.endSession) }, nil
 }
 

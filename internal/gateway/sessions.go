@@ -48,6 +48,18 @@ func NewSessions(issued IssuedSessions, note func(context.Context, string, any) 
 
 // Issue begins a session for p, once that is recorded, and returns the bearer that its calls show.
 func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string, id bailey.SessionID, err error) {
+	return s.issue(ctx, Issued{Agent: p.Agent})
+}
+
+// IssueWall begins a session for an agent inside the wall: whoever shows its bearer is that agent.
+func (s *Sessions) IssueWall(ctx context.Context, agent, project string) (bearer string, id bailey.SessionID, err error) {
+	return s.issue(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
+}
+
+// WallDoor is the door of calls from inside the wall.
+const WallDoor = "wrap"
+
+func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
 	now := s.now()
 	s.mu.Lock()
 	lately := 0
@@ -64,7 +76,7 @@ func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string
 	if id, err = sessionOf(bearer); err != nil {
 		return "", "", err
 	}
-	i := Issued{Session: id, Agent: p.Agent, UID: os.Geteuid(), At: now.UTC()}
+	i.Session, i.UID, i.At = id, os.Geteuid(), now.UTC()
 	if err := s.note(context.WithoutCancel(ctx), IssueEvent, i); err != nil {
 		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "the session could not be recorded, so there is none", Hint: "see that the ledger can be written", Err: err}
 	}
@@ -86,7 +98,7 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 	switch {
 	case !ok:
 		err = unknownSession()
-	case i.Agent != p.Agent || i.UID != os.Geteuid():
+	case i.Door == "" && i.Agent != p.Agent || i.UID != os.Geteuid():
 		err = foreignSession()
 	}
 	if err != nil {
@@ -97,6 +109,14 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 	s.mu.Unlock()
 	note(ctx)
 	return id, nil
+}
+
+// wall is a session as it was issued, where it is of an agent inside the wall. It is connected.
+func (s *Sessions) wall(id bailey.SessionID) (Issued, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.known(id)
+	return i, ok && i.Door != ""
 }
 
 // known finds a session that counts: one that is connected does, however long. The caller holds mu.

@@ -164,6 +164,13 @@ func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	return bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
 }
 
+// fix makes a directory a session's workspace, wherever its calls say that they come from: an agent that may write could have
+// a link lead elsewhere. One that does not fit leaves the session to its first call, which is refused for the same reason.
+func (w *Workspaces) fix(id bailey.SessionID, dir string) {
+	call := bailey.Call{Session: bailey.Session{ID: id}, Dir: dir}
+	w.root(call)
+}
+
 // root returns the session's workspace and fixes it at the first use.
 func (w *Workspaces) root(call bailey.Call) (string, error) {
 	w.mu.Lock()

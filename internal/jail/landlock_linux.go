@@ -64,7 +64,9 @@ func (l *layout) confine(p *plan, abi int) {
 	}
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	allow := func(path string, rights uint64) {
-		p.add("landlock", inside.Rule, []uint64{rights & handled.files}, path)
+		if rights &= handled.files; rights != 0 { // a rule for nothing is ENOMSG
+			p.add("landlock", inside.Rule, []uint64{rights}, path)
+		}
 	}
 	allow("/", mayRead)
 	allow(tmpDir, mayOwn)

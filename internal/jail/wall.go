@@ -177,13 +177,16 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	return l.coverBeneath(real, at)
 }
 
+// binDir is for programs that the cage's owner gives the agent beside those of the host.
+const binDir = netDir + "/bin"
+
 // free refuses a tree that would lie over what the cage has of its own, and one of sockets.
 func (l *layout) free(real, at string) error {
 	if filepath.Clean(at) != at || !filepath.IsAbs(at) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", at)}
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys", "/run", "/var/run"} {
-		if above(kernel, at) || above(at, kernel) || above(kernel, real) {
+		if above(kernel, at) && !above(binDir, at) || above(at, kernel) || above(kernel, real) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s is not for trees", real, at, kernel)}
 		}
 	}

@@ -46,7 +46,7 @@ func TestCompare(t *testing.T) {
 		{"a blanket forbid of a pack", permitAll, permitAll + blanketForbid(`in Action::"pack:git"`),
 			"lost git.push: allowed, denied: +never/forbid\nlost git.status: allowed, denied: +never/forbid\nrules: +never/forbid"},
 		{"a rule for all narrows", status + `@id("x") permit (principal, action, resource) when { context.writes };`, status + `@id("x") permit (principal, action == Action::"git.status", resource) when { context.writes };`,
-			"changed git.status: allowed, allowed: ~x/permit\nlost git.push: allowed, denied: -x/permit\nlost other.look: allowed, denied: -x/permit\nlost system.echo: allowed, denied: -x/permit\nrules: ~x/permit"},
+			"changed git.status: allowed, allowed: ~x/permit\nlost agent.wrap: allowed, denied: -x/permit\nlost git.push: allowed, denied: -x/permit\nlost other.look: allowed, denied: -x/permit\nlost system.echo: allowed, denied: -x/permit\nrules: ~x/permit"},
 		{"what was denied stays so", "", askMain, "rules: +main-needs-human/ask"},
 		{"what cannot be undone", permitAll, permitAll + `@id("w") permit (principal, action == Action::"disk.wipe", resource);`, "gained disk.wipe: denied, allowed: +w/permit\nrules: +w/permit"},
 	} {

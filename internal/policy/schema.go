@@ -26,7 +26,7 @@ type model struct {
 
 func newModel(in []Action) (*model, error) {
 	m := &model{byUID: map[cedar.EntityUID]*action{}, members: map[cedar.EntityUID][]*action{}, seen: map[string]*validate.Validator{}}
-	for _, i := range in {
+	for _, i := range slices.Concat(in, []Action{wrapAction()}) {
 		a, err := newAction(i)
 		if err == nil && m.byUID[a.uid] != nil {
 			err = fmt.Errorf("%s is there twice", i.ID)

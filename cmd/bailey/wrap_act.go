@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/policy"
+)
+
+// The verbs, and the ledger's kinds of entry, of an agent inside the wall. The first comes before it starts.
+const (
+	wrapStart   = "wrap.start"
+	wrapRefused = "wrap.refused"
+	wrapEnd     = "wrap.end"
+	wrapsLook   = "wraps"
+)
+
+// wrapStarting is the event's data. It holds no value of a variable.
+type wrapStarting struct {
+	ID       string           `json:"id"`
+	Agent    string           `json:"agent"`
+	Program  string           `json:"program"`
+	Argv     []string         `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
+	Project  string           `json:"project"`
+	KeepHome bool             `json:"keepHome,omitempty"`
+	Egress   []string         `json:"egress"` // with their flags
+	EnvNames []string         `json:"envNames,omitempty"`
+	Limits   bailey.Limits    `json:"limits"`
+	Run      bool             `json:"run"` // what it writes may be executed
+	TTY      bool             `json:"tty,omitempty"`
+	Session  bailey.SessionID `json:"session"`
+	Rules    []bailey.Rule    `json:"rules"`
+	Policy   string           `json:"policyDigest"`
+	At       time.Time        `json:"at"`
+	bailey.Cage
+	Operator gateway.Operator `json:"operator,omitempty"`
+	Person   string           `json:"person,omitempty"`
+}
+
+// wrapQuery is how a wrap comes to be decided: with the places as policy sees them, and the plan's text.
+type wrapQuery struct {
+	wrapStarting
+	Model []string `json:"model"` // host:port that an agent of its kind needs
+	Named []string `json:"named"` // and that an operator named
+	Plan  string   `json:"plan"`
+}
+
+// wrapBegun is the answer to one that may start.
+type wrapBegun struct {
+	Session bailey.SessionID `json:"session"`
+	Bearer  string           `json:"bearer"`
+}
+
+// wrapSaid decodes what an act was given.
+func wrapSaid(q gateway.Query, into any) error {
+	b, err := json.Marshal(q.Args["wrap"])
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a wrap does not say what it is", Err: err}
+	}
+	return nil
+}
+
+// wrapStart is the act: policy decides, and what is about to run stands in the ledger before it runs.
+func (s *stack) wrapStart(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	var w wrapQuery
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
+	}
+	w.At, w.Operator, w.Person = time.Now().UTC(), q.Operator, from.Principal.Person
+	d := s.kill.Before(s.rules).Decide(w.request(from))
+	w.Rules, w.Policy = d.Rules, d.Policy
+	if d.Effect != bailey.Allow {
+		return nil, wrapDenied(d)
+	}
+	if err := s.workspaces.Fit(w.Project); err != nil {
+		return nil, err
+	}
+	bearer, id, err := s.sessions.IssueWall(ctx, w.Agent, w.Project)
+	if err != nil {
+		return nil, err
+	}
+	w.Session = id
+	cage := w.Cage
+	if cage.Plan = w.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
+		cage.Plan = ""
+	}
+	argv := w.Argv
+	if w.Argv = nil; argv != nil {
+		words, err := s.hidden(id, argv)
+		if err != nil {
+			return nil, err
+		}
+		if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
+			json.Unmarshal(b, &w.Argv)
+		}
+	}
+	if err := s.scribe.noteCaged(ctx, wrapStart, w.wrapStarting, &cage); err != nil {
+		return nil, err
+	}
+	return wrapBegun{id, bearer}, nil
+}
+
+func (w wrapQuery) request(from bailey.Call) bailey.Request {
+	list := func(places []string) []any {
+		all := make([]any, 0, len(places))
+		for _, p := range places {
+			all = append(all, p)
+		}
+		return all
+	}
+	reach := slices.Sorted(slices.Values(slices.Concat(w.Model, w.Named)))
+	return bailey.Request{Capability: policy.Wrap, Principal: bailey.Principal{Agent: w.Agent, Person: from.Principal.Person}, Session: from.Session,
+		Target: bailey.Target{Kind: "local"}, Dir: w.Project, Cage: w.Kind, Absent: w.Absent, Writes: true, Egress: reach, Time: time.Now(),
+		Input: map[string]any{"agent": w.Agent, "model": list(w.Model), "named": list(w.Named), "memoryMiB": json.Number(fmt.Sprint(w.Limits.MemoryBytes >> 20)),
+			"tasks": json.Number(fmt.Sprint(w.Limits.Tasks)), "run": w.Run, "keepHome": w.KeepHome}}
+}
+
+// wrapDenied says which rule holds an agent back. One that asks does so too: whoever would grant it can change the rule.
+func wrapDenied(d bailey.Decision) error {
+	hint := "write a permit for Action::\"agent.wrap\", then bailey policy apply; the starter policy's rule wrap allows 4096 MiB and 1024 tasks in a full cage (bailey policy show)"
+	why := d.Reason
+	for _, r := range slices.Concat(d.Rules, d.Asks) {
+		why = fmt.Sprintf("%s (rule %s, %s)", d.Reason, r.ID, r.Source)
+		hint = "leave out what the rule does not want, or change it, then bailey policy apply"
+		break
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
+}
+
+// wrapRefusals is what an agent was refused within a moment.
+type wrapRefusals struct {
+	ID      string    `json:"id"`
+	At      time.Time `json:"at"`
+	Lines   []refusal `json:"lines"`
+	Untold  int64     `json:"untold,omitempty"` // more of them, which nobody was told of
+	Session string    `json:"session,omitempty"`
+}
+
+// refusal is one, with what would allow it.
+type refusal struct {
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"` // egress, call
+	Target string    `json:"target,omitempty"`
+	Reason string    `json:"reason"`
+	Hint   string    `json:"hint,omitempty"`
+}
+
+func (s *stack) wrapRefused(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	var w wrapRefusals
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	w.At = time.Now().UTC()
+	if len(w.Lines) > maxRefusals {
+		w.Untold += int64(len(w.Lines) - maxRefusals)
+		w.Lines = w.Lines[:maxRefusals]
+	}
+	for i := range w.Lines {
+		l := &w.Lines[i]
+		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID, l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
+	}
+	return struct{}{}, s.scribe.note(ctx, wrapRefused, w)
+}
+
+// wrapEnding is how it ended.
+type wrapEnding struct {
+	ID       string              `json:"id"`
+	At       time.Time           `json:"at"`
+	ExitCode int                 `json:"exitCode"`
+	Egress   bailey.EgressTotals `json:"egress"`
+	Moved    []string            `json:"quarantined,omitempty"`
+	Dir      string              `json:"quarantine,omitempty"`
+	Unseen   []string            `json:"unseen,omitempty"`
+	Changed  []string            `json:"changed,omitempty"`
+}
+
+func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	var w wrapEnding
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	w.At = time.Now().UTC()
+	const most = 200
+	w.Moved, w.Unseen, w.Changed = w.Moved[:min(len(w.Moved), most)], w.Unseen[:min(len(w.Unseen), most)], w.Changed[:min(len(w.Changed), most)]
+	return struct{}{}, s.scribe.note(ctx, wrapEnd, w)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// What is remembered of wraps: so many runs, so many refusals in all; and of one entry so many.
+const (
+	maxWraps        = 32
+	maxWrapRefusals = 256
+	maxRefusals     = 64
+)
+
+// wrapsKnown is what a gateway remembers of agents inside the wall, the newest last.
+type wrapsKnown struct {
+	Runs    []wrapRun   `json:"runs,omitempty"`
+	Refused []refusedTo `json:"refused,omitempty"`
+	Count   uint64      `json:"count,omitempty"` // of refusals, ever
+}
+
+// wrapRun is one of them.
+type wrapRun struct {
+	ID       string           `json:"id"`
+	Agent    string           `json:"agent"`
+	Project  string           `json:"project"`
+	Session  bailey.SessionID `json:"session"`
+	Started  time.Time        `json:"started"`
+	Ended    time.Time        `json:"ended,omitzero"`
+	ExitCode int              `json:"exitCode,omitempty"`
+	Untold   int64            `json:"untold,omitempty"` // refusals beyond those that are told
+	Moved    []string         `json:"quarantined,omitempty"`
+	Dir      string           `json:"quarantine,omitempty"`
+}
+
+// refusedTo is a refusal, of a run.
+type refusedTo struct {
+	N   uint64 `json:"n"`
+	Run string `json:"run"`
+	refusal
+}
+
+func (k *wrapsKnown) start(w wrapStarting) {
+	k.Runs = last(append(k.Runs[:len(k.Runs):len(k.Runs)], wrapRun{ID: w.ID, Agent: w.Agent, Project: w.Project, Session: w.Session, Started: w.At}), maxWraps)
+}
+
+func (k *wrapsKnown) refuse(w wrapRefusals) {
+	k.with(w.ID, func(r *wrapRun) { r.Untold += w.Untold })
+	all := k.Refused[:len(k.Refused):len(k.Refused)] // whoever has the list of before keeps that
+	for _, l := range w.Lines {
+		k.Count++
+		all = append(all, refusedTo{N: k.Count, Run: w.ID, refusal: l})
+	}
+	k.Refused = last(all, maxWrapRefusals)
+}
+
+func (k *wrapsKnown) end(w wrapEnding) {
+	k.with(w.ID, func(r *wrapRun) { r.Ended, r.ExitCode, r.Moved, r.Dir = w.At, w.ExitCode, w.Moved, w.Dir })
+}
+
+func (k *wrapsKnown) with(id string, do func(*wrapRun)) {
+	runs := append([]wrapRun(nil), k.Runs...)
+	for i := range runs {
+		if runs[i].ID == id {
+			do(&runs[i])
+		}
+	}
+	k.Runs = runs
+}
+
+func last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
+
+// wraps answers wrap --log.
+func (s *stack) wraps(context.Context, gateway.Query, bailey.Call) (any, error) {
+	s.scribe.mu.Lock()
+	defer s.scribe.mu.Unlock()
+	return s.scribe.lore.Wraps, nil
+}
+
+// wrapLog prints what was refused; to follow it asks again each second.
+func (a *app) wrapLog(ctx context.Context, follow bool) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var shown uint64
+	for {
+		var k wrapsKnown
+		if err := c.Look(ctx, gateway.Query{Verb: wrapsLook}, &k); err != nil {
+			return err
+		}
+		if a.json && !follow {
+			return a.print(k)
+		}
+		for _, r := range k.Refused {
+			if r.N <= shown {
+				continue
+			}
+			shown = r.N
+			if a.json {
+				err = a.print(r)
+			} else {
+				err = a.refusalLine(k, r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if !follow {
+			if shown == 0 {
+				_, err = fmt.Fprintln(a.stdout, "nothing was refused to an agent inside the wall")
+			}
+			return err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) refusalLine(k wrapsKnown, r refusedTo) error {
+	agent := r.Run
+	for _, run := range k.Runs {
+		if run.ID == r.Run {
+			agent = run.Agent
+		}
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", r.At.Local().Format(time.DateTime), visible(agent), visible(r.Reason))
+	if err == nil && r.Hint != "" {
+		_, err = fmt.Fprintf(a.stdout, "  %s\n", visible(r.Hint))
+	}
+	return err
+}

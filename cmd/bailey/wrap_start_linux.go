@@ -1,0 +1,296 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/egress"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/wrap"
+)
+
+// plan is the cage of the agent.
+func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	j := wrap.Job(w.program, argv[1:])
+	if w.mem != "" {
+		if j.Limits.MemoryBytes, err = parseSize(w.mem); err != nil {
+			return err
+		}
+	}
+	if w.tasks < 0 {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "--tasks is above zero", Hint: "leave it out for 1024"}
+	}
+	if w.tasks > 0 {
+		j.Limits.Tasks = w.tasks
+	}
+	open, secret := w.agent.Variables(os.LookupEnv)
+	named, err := passed(w.env, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	w.secret = append(secret, named...)
+	for _, v := range w.secret {
+		j.EnvNames = append(j.EnvNames, nameOf(v))
+	}
+	places, err := w.endpoints()
+	if err != nil {
+		return err
+	}
+	if j.Network, err = egress.Plan(places); err != nil {
+		return err
+	}
+	j.Network.Listen = append(j.Network.Listen, bailey.Listen{Network: "unix", Address: gateway.CallsSocket})
+	j.Env = append(open, gateway.CallsVariable+"="+gateway.CallsSocket)
+	j.TTY = isTerminal(os.Stdin) && isTerminal(os.Stdout)
+	j.Dir, j.Places = startDir([]bailey.Place{w.project}), []bailey.Place{w.project}
+	if err := w.furnish(ctx, home); err != nil {
+		return err
+	}
+	own, err := gateway.OpenPlace(home, true)
+	if err != nil {
+		return err
+	}
+	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
+	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, exec.LookPath)
+	w.job = j
+	return nil
+}
+
+func nameOf(v string) string {
+	for i := range v {
+		if v[i] == '=' {
+			return v[:i]
+		}
+	}
+	return v
+}
+
+// inside runs the agent. Its exit code comes back as an error, as that of `jail run` does.
+func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, argv []string) (bailey.Exit, error) {
+	never := bailey.Exit{Code: bailey.NeverRan}
+	if err := w.plan(ctx, home, argv); err != nil {
+		return never, err
+	}
+	defer w.job.Wall.Home.File.Close()
+	run, err := cages.Plan(ctx, w.job)
+	if err != nil {
+		return never, err
+	}
+	defer run.Close()
+	cage := run.Cage()
+	begun, err := w.begin(ctx, cage, argv)
+	if err != nil {
+		return never, err
+	}
+	refusals := &refusals{}
+	way, err := w.way(begun, refusals)
+	if err != nil {
+		return never, err
+	}
+	if w.job.TTY && !w.json {
+		w.banner(cage)
+	}
+	stop := w.report(ctx, refusals)
+	alive, forget := w.untilKilled(ctx)
+	exit, err := w.app.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
+	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil { // an agent that was told to end may do so by itself
+		err = cmp.Or(err, why)
+	}
+	forget()
+	stop()
+	end := wrapEnding{ID: w.run.ID, ExitCode: exit.Code, Egress: way.Report().EgressTotals}
+	s, serr := w.run.Settle()
+	w.run = nil
+	w.tell(s, w.project.Path)
+	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
+	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
+	if err != nil {
+		return exit, err
+	}
+	return exit, w.ended(cage, exit)
+}
+
+// settle is for a run that did not come to its end.
+func (w *wrapped) settle(bailey.Exit) error {
+	if w.run == nil {
+		return nil
+	}
+	s, err := w.run.Settle()
+	w.tell(s, w.project.Path)
+	return err
+}
+
+// begin asks policy and has the ledger say what is about to run.
+func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (begun wrapBegun, err error) {
+	j := w.job
+	q := wrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, wrapStarting: wrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome,
+		EnvNames: slices.Clone(j.EnvNames), Limits: j.Limits, Run: j.Wall.Run, TTY: j.TTY, Cage: cage, Egress: []string{}}}
+	for _, e := range j.Network.Endpoints {
+		q.Egress = append(q.Egress, e.Words())
+	}
+	err = act(ctx, w.client, w.op, wrapStart, map[string]any{"wrap": q}, &begun)
+	return begun, err
+}
+
+// banner says before the terminal is handed over what is behind it.
+func (w *wrapped) banner(cage bailey.Cage) {
+	var reach []string
+	for _, e := range w.job.Network.Endpoints {
+		reach = append(reach, e.Words())
+	}
+	fmt.Fprintln(w.stderr, "bailey: "+shown(fmt.Sprintf("%s inside the wall: cage %s, %d layers; %s is writable; it reaches %s; bailey wrap --log, in another terminal, shows what it is refused",
+		w.agent.Name, cage.Kind, len(cage.Layers), w.project.Path, cmp.Or(strings.Join(reach, ", "), "no host"))))
+}
+
+// killPatience is how long an agent lives on, at most, once everything was stopped.
+const killPatience = time.Second
+
+// untilKilled is a context that ends as ctx does, or when the kill switch is thrown. It starts no gateway: where there is none
+// nobody can throw the switch, and what starts one later says so then.
+func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	client := *w.client
+	client.Start = nil
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(killPatience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			var now gateway.Killed
+			if err := client.Look(ctx, gateway.Query{Verb: killedLook}, &now); err == nil && now.On() {
+				cancel(&bailey.Error{Kind: bailey.Denied, Message: killedWords(now), Hint: "bailey resume, then wrap the agent again"})
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-ended }
+}
+
+// report has refusals stand in the ledger as they come, twice a second at most.
+func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
+	ctx, id := context.WithoutCancel(ctx), w.run.ID
+	flush := func() {
+		if lines, untold := r.take(); len(lines) > 0 || untold > 0 {
+			act(ctx, w.client, w.op, wrapRefused, map[string]any{"wrap": wrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{})
+		}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				flush()
+			case <-end:
+				flush()
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// refusals gathers what the agent was refused until it is taken.
+type refusals struct {
+	mu     sync.Mutex // guards what follows
+	lines  []refusal
+	untold int64
+}
+
+func (r *refusals) add(l refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lines) == maxRefusals {
+		r.untold++
+		return
+	}
+	r.lines = append(r.lines, l)
+}
+
+func (r *refusals) take() (lines []refusal, untold int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines, untold = r.lines, r.untold
+	r.lines, r.untold = nil, 0
+	return lines, untold
+}
+
+// wallWay is the other side of the wall: the network's sockets, and after them the one for calls.
+type wallWay struct {
+	bailey.Way
+	inner *gateway.Inner
+}
+
+// way makes it. The bearer stays on this side.
+func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
+	believed, err := egress.Authorities()
+	if err != nil {
+		return nil, err
+	}
+	c := egress.WayConfig{Network: w.job.Network, Authorities: believed, Config: egress.Config{ByName: w.network.ByName,
+		Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
+		Event: func(e bailey.EgressEvent) {
+			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
+				r.add(refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
+			}
+		}}}
+	if w.network.Upstream != "" {
+		u, err := url.Parse(w.network.Upstream)
+		if err != nil {
+			return nil, err
+		}
+		c.Upstream = u
+	}
+	way, err := egress.NewWay(c)
+	if err != nil {
+		return nil, err
+	}
+	client := *w.client
+	client.Session = begun.Bearer
+	return wallWay{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Refused: func(reason string) {
+		r.add(refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
+	}}}, nil
+}
+
+// wayOut is what would allow it.
+func wayOut(e bailey.EgressEvent) string {
+	if e.Hint != "" && e.Target != "" {
+		return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
+	}
+	return e.Hint
+}
+
+func (w wallWay) Serve(ctx context.Context, listeners []net.Listener) error {
+	if len(listeners) == 0 {
+		return &bailey.Error{Kind: bailey.Internal, Message: "no socket came out of the cage"}
+	}
+	last := len(listeners) - 1
+	inner := make(chan error, 1)
+	go func() { inner <- w.inner.Serve(ctx, listeners[last]) }()
+	err := w.Way.Serve(ctx, listeners[:last])
+	return errors.Join(err, <-inner)
+}

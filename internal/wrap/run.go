@@ -1,0 +1,229 @@
+//go:build linux
+
+package wrap
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"bailey"
+)
+
+// State is the directory that runs keep things in, outside of Bailey's home:
+//
+//	<digest>/home   the home of a project's agents, where it is kept
+//	fresh/<id>      one that is not
+//	runs/<id>.json  a run under way, or one that was killed: a [Run]
+//	quarantine/     what appeared in projects; see [Run.Settle]
+type State string
+
+// FindState is below the user's home directory, where it is masked in every cage.
+func FindState() (State, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set HOME", Err: err}
+	}
+	return State(filepath.Join(home, ".local", "state", "bailey-wrap")), nil
+}
+
+// Run is a run of an agent as it is written down before it starts: what was guarded then, so that whatever appears is known,
+// by whoever comes after a run that was killed too.
+type Run struct {
+	ID      string            `json:"id"`
+	Agent   string            `json:"agent"`
+	Project string            `json:"project"`
+	Started time.Time         `json:"started"`
+	Before  []string          `json:"before"`           // of the project, relative
+	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
+	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
+
+	state State
+	lock  *os.File
+}
+
+// Begin writes a run down and holds it until Settle.
+func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
+	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, state: s}
+	if r.Stamps, err = stamps(project, before.Paths); err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256([]byte(project))
+	home = s.in(hex.EncodeToString(sum[:12]), "home")
+	if !keepHome {
+		home = s.in("fresh", r.ID)
+		r.Fresh = home
+	}
+	for _, dir := range []string{s.in(), s.in("runs"), s.in("quarantine"), filepath.Dir(home), home} {
+		if err := own(dir); err != nil {
+			return nil, "", err
+		}
+	}
+	if r.lock, err = os.OpenFile(s.record(r.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
+		return nil, "", unwritten(s, err)
+	}
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = syscall.Flock(int(r.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		_, err = r.lock.Write(b)
+	}
+	if err == nil {
+		err = r.lock.Sync()
+	}
+	if err != nil {
+		os.Remove(s.record(r.ID))
+		r.lock.Close()
+		return nil, "", unwritten(s, err)
+	}
+	return r, home, nil
+}
+
+func unwritten(s State, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the run could not be written down, so it is not begun", Hint: "see that " + string(s) + " can be written", Err: err}
+}
+
+func (s State) in(names ...string) string {
+	return filepath.Join(append([]string{string(s)}, names...)...)
+}
+
+func (s State) record(id string) string { return s.in("runs", id+".json") }
+
+// own makes a directory that is the user's alone, or refuses one that is not.
+func own(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err}
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, _ := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || st == nil || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
+		return &bailey.Error{Kind: bailey.Denied, Message: dir + " is not a directory of yours alone", Hint: "make it yours, with mode 0700, or move it away"}
+	}
+	return nil
+}
+
+func newID() string {
+	var b [10]byte
+	rand.Read(b[:])
+	return "w-" + hex.EncodeToString(b[:])
+}
+
+// Left are runs of a project that were killed, each held until Settle; of every project where that is "".
+func (s State) Left(project string) (list []*Run, err error) {
+	names, err := filepath.Glob(s.in("runs", "w-*.json"))
+	for _, name := range names {
+		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return list, err
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+			f.Close() // it is under way
+			continue
+		}
+		r := &Run{state: s, lock: f}
+		if err := json.NewDecoder(f).Decode(r); err != nil || s.record(r.ID) != name {
+			f.Close()
+			return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
+				Hint: "look through the project for what its name says was left, then remove the file"}
+		}
+		if project != "" && r.Project != project {
+			f.Close()
+			continue
+		}
+		list = append(list, r)
+	}
+	return list, err
+}
+
+// Settled is what a run left in its project.
+type Settled struct {
+	Dir     string   `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
+	Moved   []string `json:"moved,omitempty"`
+	Unseen  []string `json:"unseen,omitempty"`  // directories that could not be looked into
+	Changed []string `json:"changed,omitempty"` // what was guarded and is not what it was
+}
+
+// Words say it to a person.
+func (s Settled) Words(project string) (lines []string) {
+	for _, path := range s.Moved {
+		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
+			path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
+	}
+	for _, path := range s.Changed {
+		lines = append(lines, fmt.Sprintf("%s is not what it was when the agent began: it was replaced from outside of the wall, and from then on the agent could write it; read it before a program acts on it",
+			filepath.Join(project, path)))
+	}
+	for _, path := range s.Unseen {
+		lines = append(lines, fmt.Sprintf("%s could not be looked into: see what is there before a program outside of the wall does", filepath.Join(project, path)))
+	}
+	return lines
+}
+
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// Settle moves what appeared out of the project, drops a home that is not kept, and forgets the run: in this order, so that one
+// that does not get so far is found again. Nothing of the cage may be alive.
+func (r *Run) Settle() (s Settled, err error) {
+	defer r.lock.Close()
+	now, err := Guarded(r.Project)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // gone with all that was in it
+	case err != nil:
+		return s, err
+	default:
+		s.Unseen = now.Unseen
+		is, err := stamps(r.Project, r.Before)
+		if err != nil {
+			return s, err
+		}
+		s.Changed = changed(r.Stamps, is)
+		fresh := New(r.Before, now.Paths)
+		if len(fresh) > 0 {
+			s.Dir = r.state.in("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)
+			if err := own(s.Dir); err != nil {
+				return s, err
+			}
+			if err := r.manifest(s.Dir, fresh); err != nil {
+				return s, err
+			}
+		}
+		for _, path := range fresh {
+			if err := move(r.Project, path, s.Dir); err != nil {
+				return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
+					Hint: "move it away yourself, before you open the project"}
+			}
+			s.Moved = append(s.Moved, path)
+		}
+	}
+	if r.Fresh != "" && filepath.Dir(r.Fresh) == r.state.in("fresh") {
+		if err := discard(r.Fresh); err != nil {
+			return s, err
+		}
+	}
+	return s, os.Remove(r.state.record(r.ID))
+}
+
+// manifest says where each thing came from.
+func (r *Run) manifest(dir string, paths []string) error {
+	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project, "started": r.Started, "moved": paths}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "bailey-manifest.json"), append(b, '\n'), 0o600)
+}
