@@ -208,17 +208,26 @@ func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
 	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
 	p.Text = difference(string(now.text), string(e.text))
 	for _, h := range e.config.Hooks {
-		if h.Unsandboxed {
-			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s runs without a cage, with all rights of yours", h.Line, h.Argv[0]))
-		}
-		for _, path := range h.Write {
-			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s may write %s", h.Line, h.Argv[0], path))
-		}
-		for _, to := range h.Network {
-			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s may reach %s with what it is asked about", h.Line, h.Argv[0], to))
-		}
+		p.Loud = append(p.Loud, loud(h)...)
 	}
 	return p, e, nil
+}
+
+// loud is what a person should not overlook in a hook.
+func loud(h hook.Hook) (list []string) {
+	say := func(words string, args ...any) {
+		list = append(list, fmt.Sprintf("line %d: %s ", h.Line, h.Argv[0])+fmt.Sprintf(words, args...))
+	}
+	if h.Unsandboxed {
+		say("runs without a cage, with all rights of yours")
+	}
+	for _, path := range h.Write {
+		say("may write %s", path)
+	}
+	for _, to := range h.Network {
+		say("may reach %s with what it is asked about", to)
+	}
+	return list
 }
 
 // compare is a look: what a reload would change.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,6 +76,15 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	return o, asked
 }
 
+// briefly is what a hook gives as its reason, in at most a KiB: it may write a megabyte.
+func briefly(reason string) string {
+	const most = 1 << 10
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "…"
+	}
+	return cmp.Or(reason, "it gives no reason")
+}
+
 func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
 
 // given is a call's input as an object, if only an empty one.
@@ -106,7 +116,7 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 
 // rule names the hook that blocked.
 func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
-	r := bailey.Rule{ID: "hook", Source: hooksName, Reason: cmp.Or(o.Reason, "it gives no reason")}
+	r := bailey.Rule{ID: "hook", Source: hooksName, Reason: briefly(o.Reason)}
 	if len(asked) > 0 {
 		n := asked[len(asked)-1].Hook
 		r.ID = bailey.RuleID(fmt.Sprintf("hook:%d", n))
@@ -140,7 +150,7 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 	out.Asked = asked
 	after, ok := o.Event.(hook.PostToolUse)
 	if o.Effect == hook.Blocked || !ok {
-		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: cmp.Or(o.Reason, "a hook gives no reason"), Hint: o.Hint}
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: briefly(o.Reason), Hint: o.Hint}
 	}
 	if reflect.DeepEqual(after.ToolResult, any(was)) {
 		return out, nil // byte for byte: what is not UTF-8 stays as well
@@ -189,7 +199,7 @@ func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
 	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.strict(hook.SessionStart{}) {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + cmp.Or(o.Reason, "it gives no reason"), Hint: o.Hint}
+	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + briefly(o.Reason), Hint: o.Hint}
 }
 
 // strict tells whether a hook of the event blocks where it fails.

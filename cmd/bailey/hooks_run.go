@@ -166,6 +166,14 @@ comes first.`,
 			return nil
 		},
 	}
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		err := forInside(cmd, args)
+		if err == nil {
+			return nil
+		}
+		a.complain(err)
+		return exit(x.failed()) // inside of a wall nothing is run, and that is no yes
+	}
 	f := cmd.Flags()
 	f.StringArrayVar(&x.env, "env", nil, "pass the variable `NAME` on; may be repeated")
 	f.StringArrayVar(&x.read, "read", nil, "let it read `path`; may be repeated")

@@ -85,6 +85,9 @@ func (a *app) testHooks(ctx context.Context, t trying) error {
 	if err != nil {
 		return err
 	}
+	if err := a.agreed(ctx, config, events, t.yes); err != nil {
+		return err
+	}
 	y, err := a.openHookYard(ctx, c)
 	if err != nil {
 		return err
@@ -115,6 +118,24 @@ func (a *app) testHooks(ctx context.Context, t trying) error {
 		return exit(exitDenied)
 	}
 	return nil
+}
+
+// agreed asks about hooks that may do more than every hook: the file may be somebody else's.
+func (a *app) agreed(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
+	asks := false
+	for i, h := range c.Hooks {
+		if events[i] == nil || yes {
+			continue
+		}
+		for _, line := range loud(h) {
+			asks = true
+			fmt.Fprintf(a.dialog(), "  ! %s\n", visible(line))
+		}
+	}
+	if !asks {
+		return nil
+	}
+	return a.confirm(ctx, "Run them?")
 }
 
 // read is the file that is tested.

@@ -186,6 +186,9 @@ func (c *course) decide(context.Context) error {
 	return c.denial(c.decision)
 }
 
+// maxHookReason bounds what a hook says to whoever called, in bytes.
+const maxHookReason = 1 << 10
+
 // view is the call as hooks may see it.
 func (c *course) view() bailey.Call {
 	view := c.call
@@ -197,6 +200,7 @@ func (c *course) view() bailey.Call {
 func (c *course) preHooks(ctx context.Context) (err error) {
 	c.verdict, err = c.Hooks.Pre(ctx, c.view())
 	c.asked = append(c.asked, c.verdict.Asked...)
+	c.verdict.Rule.Reason = clip(c.again(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -163,6 +164,20 @@ func TestAskedHooksAreInTheReceipt(t *testing.T) {
 	w.gate().Do(t.Context(), call())
 	if o := w.one(); len(o.Hooks) != 1 || o.Hooks[0].Effect != "blocked" || o.HooksAsked != 0 || len(o.Hooks[0].Reason) > maxAskedText+4 || strings.Contains(fmt.Sprint(o.Hooks), "SECRET") {
 		t.Errorf("%+v", o.Hooks)
+	}
+	w = newWorld(t)
+	loud := strings.Repeat("\x01", 1<<20)
+	many := asked("blocked", 40)
+	for i := range many {
+		many[i].Program, many[i].Reason = loud, loud
+	}
+	w.verdict = Verdict{Rule: bailey.Rule{ID: "hook:1", Reason: "SECRET" + loud}, Asked: many}
+	res := w.gate().Do(t.Context(), call())
+	if text, err := json.Marshal(w.one()); err != nil || len(text) > 60<<10 {
+		t.Errorf("an outcome of %d bytes fits in no slot, %v", len(text), err)
+	}
+	if said := fmt.Sprint(res.Err, res.Decision); strings.Contains(said, "SECRET") || len(said) > 8<<10 {
+		t.Errorf("a hook said %d bytes: %.100s", len(said), said)
 	}
 	w = newWorld(t)
 	w.verdict = Verdict{Effect: bailey.Allow, Asked: slices.Concat(asked("kept", 20), asked("changed", 1))}

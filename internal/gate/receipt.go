@@ -96,8 +96,9 @@ func (c *course) outcome() bailey.Outcome {
 	return o
 }
 
-// maxAsked bounds the hooks that a receipt names, maxAskedText each of their texts in bytes.
-const maxAsked, maxAskedText = 16, 256
+// maxAsked bounds the hooks that a receipt names, maxAskedText each of their texts in bytes: what a hook writes must not keep an
+// outcome out of its slot, and JSON may write six bytes for one.
+const maxAsked, maxAskedText = 16, 128
 
 // hooks are those that were asked, for the receipt, and how many there were if these are not all: first goes one that
 // changed nothing.
