@@ -61,7 +61,7 @@ func TestAbuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := y.shell(t, c.text+"\n")
 			if strings.HasPrefix(name, "hangs") {
-				h.Timeout = 300 * time.Millisecond
+				h.Timeout = 800 * time.Millisecond
 			}
 			y.both(t, h, pre(map[string]any{"ref": "main"}), c.reason)
 		})

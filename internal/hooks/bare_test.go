@@ -65,7 +65,7 @@ func TestBareEndsWhole(t *testing.T) {
 	if exit, _, _, err := runs(t, t.Context(), "kill -9 $$", time.Minute, word); exit.Code != 137 || err != nil {
 		t.Errorf("%+v %v", exit, err)
 	}
-	if exit, _, _, err := runs(t, t.Context(), "trap '' TERM; while :; do sleep 0.1; done", 100*time.Millisecond, word); !exit.TimedOut || exit.Code != 137 || err != nil {
+	if exit, _, _, err := runs(t, t.Context(), "trap '' TERM; while :; do sleep 0.1; done", time.Second, word); !exit.TimedOut || exit.Code != 137 || err != nil {
 		t.Errorf("%+v %v", exit, err)
 	}
 }

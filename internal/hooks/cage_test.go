@@ -229,7 +229,7 @@ func TestTime(t *testing.T) {
 	state := filepath.Join(y.home, "state")
 	word := "hangs-" + filepath.Base(y.home)
 	h := y.shell(t, fmt.Sprintf("trap 'echo asked > %s/asked' TERM; echo > %[1]s/began; while :; do sh -c 'sleep 0.2; :' %s; done", state, word))
-	h.Write, h.Timeout = []string{state}, 500*time.Millisecond
+	h.Write, h.Timeout = []string{state}, 2*time.Second
 	if o, a := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "its time was up") {
 		t.Errorf("%+v %+v", o, a)
 	}
@@ -378,7 +378,9 @@ func TestNothingIsLeft(t *testing.T) {
 	ktest.Require(t, "setsid")
 	y := newYard(t)
 	word := "stays-" + filepath.Base(y.home)
-	h := y.shell(t, "setsid sh -c 'sleep 600; :' "+word+" & sleep 0.1; exit 0")
+	state := filepath.Join(y.home, "state")
+	h := y.shell(t, fmt.Sprintf("rm -f %s/began; setsid sh -c 'echo > %[1]s/began; sleep 600; :' %s & until [ -e %[1]s/began ]; do sleep 0.05; done; exit 0", state, word))
+	h.Write = []string{state}
 	if o, a := y.try(t, h); o.Effect != hook.Kept {
 		t.Errorf("%+v", a)
 	}
