@@ -33,9 +33,6 @@ type trial struct {
 	Tried string `json:"tried"` // what was done, and what came of it
 }
 
-// callsVariable names the socket of calls inside of a wall. That it is set proves nothing.
-const callsVariable = "BAILEY_CALLS"
-
 // walksAround is said of every agent that nothing was found to hold.
 func walksAround(agent, why, cure string, tried ...trial) agentStatus {
 	return agentStatus{Agent: agent, State: openState, Words: "this agent can walk around the gate: " + why, Cure: cure, Tried: tried}
@@ -58,7 +55,7 @@ func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
 // tryAgents tests what holds whoever runs this process, and each client that is installed here. Running tells whether there
 // is a gateway that a hook can ask. All goes on where one test has failed already.
 func tryAgents(ctx context.Context, known []agentStatus, dir string, running, all bool) []agentStatus {
-	self := trySelf(ctx, dir, all || os.Getenv(callsVariable) != "")
+	self := trySelf(ctx, dir, all || os.Getenv(gateway.CallsVariable) != "")
 	agents := []agentStatus{}
 	for _, a := range known {
 		if a.Agent == self.Agent {

@@ -22,6 +22,7 @@ const nowLook = "now"
 type present struct {
 	questionList
 	Calls  []gateway.LiveCall `json:"calls"`
+	Wraps  wrapsKnown         `json:"wraps,omitzero"`
 	Killed *gateway.Killed    `json:"killed,omitempty"`
 }
 
@@ -36,8 +37,13 @@ func (s *stack) present(ctx context.Context, _ gateway.Query, from bailey.Call) 
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
 	}
+	out.Wraps = s.wrapsNow()
+	out.Wraps.Refused = last(out.Wraps.Refused, shownRefusals)
 	return out, nil
 }
+
+// shownRefusals is how many a screen shows of what agents inside the wall were refused: who wants all has wrap --log.
+const shownRefusals = 32
 
 // tuiDesk is what the terminal UI sees and does: looks and acts of the gateway. Looking starts none.
 type tuiDesk struct {
@@ -66,6 +72,14 @@ func (d *tuiDesk) Now(ctx context.Context) (tui.Now, error) {
 	}
 	if at.Killed != nil {
 		now.Killed = killedWords(*at.Killed)
+	}
+	for _, r := range at.Wraps.Runs {
+		if r.Ended.IsZero() {
+			now.Walls = append(now.Walls, tui.Wall{Agent: r.Agent, Project: r.Project, Since: r.Started})
+		}
+	}
+	for _, r := range at.Wraps.Refused {
+		now.Refused = append(now.Refused, tui.Refusal{Agent: at.Wraps.agent(r), Reason: r.Reason, Hint: r.Hint, At: r.At})
 	}
 	return now, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"bailey/internal/gateway"
@@ -158,7 +159,7 @@ func startChild(attr *syscall.SysProcAttr) error {
 // tryWrite makes a file beside the project and in directories of the machine.
 func tryWrite(_ context.Context, dir string) trial {
 	places := []string{"/", "/etc", "/usr", "/usr/local", "/opt"}
-	if top := topOf(dir); top != "/" {
+	if top := topOf(dir); top != "/" && !strings.HasPrefix(top, "/tmp/") { // a cage's /tmp is its own
 		places = append(places, filepath.Dir(top))
 	}
 	for _, place := range places {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 )
 
@@ -36,9 +37,11 @@ func TestConfinedIsTried(t *testing.T) {
 		!strings.Contains(said, walled) || strings.Contains(said, "walk around") {
 		t.Errorf("in a cage: %s", said)
 	}
-	y.env = append(y.env, callsVariable+"=/run/bailey/calls.sock")
+	calls := gateway.CallsVariable + "=/run/bailey/calls.sock"
+	said := y.must(y.program, "jail", "run", "--yes", "--env", calls, "--exec", "true", "--", inside, "status", "--json")
+	y.env = append(y.env, calls)
 	for where, said := range map[string]string{
-		"in":      y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status", "--json"),
+		"in":      said,
 		"outside": y.must(y.program, "status", "--json"),
 	} {
 		var s status

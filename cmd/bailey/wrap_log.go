@@ -76,9 +76,23 @@ func last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
 
 // wraps answers wrap --log.
 func (s *stack) wraps(context.Context, gateway.Query, bailey.Call) (any, error) {
+	return s.wrapsNow(), nil
+}
+
+func (s *stack) wrapsNow() wrapsKnown {
 	s.scribe.mu.Lock()
 	defer s.scribe.mu.Unlock()
-	return s.scribe.lore.Wraps, nil
+	return s.scribe.lore.Wraps
+}
+
+// agent is whose refusal it is; the run's id where that is not remembered any more.
+func (k wrapsKnown) agent(r refusedTo) string {
+	for _, run := range k.Runs {
+		if run.ID == r.Run {
+			return run.Agent
+		}
+	}
+	return r.Run
 }
 
 // wrapLog prints what was refused; to follow it asks again each second.
@@ -125,13 +139,7 @@ func (a *app) wrapLog(ctx context.Context, follow bool) error {
 }
 
 func (a *app) refusalLine(k wrapsKnown, r refusedTo) error {
-	agent := r.Run
-	for _, run := range k.Runs {
-		if run.ID == r.Run {
-			agent = run.Agent
-		}
-	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", r.At.Local().Format(time.DateTime), visible(agent), visible(r.Reason))
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", r.At.Local().Format(time.DateTime), visible(k.agent(r)), visible(r.Reason))
 	if err == nil && r.Hint != "" {
 		_, err = fmt.Fprintf(a.stdout, "  %s\n", visible(r.Hint))
 	}

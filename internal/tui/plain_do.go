@@ -153,6 +153,12 @@ func (s *plainScreen) live() {
 	for _, c := range s.now.Calls {
 		s.line("%s by %s over %s, for %s, receipt %s", seen(string(c.Capability)), seen(c.Agent), seen(c.Door), ago(s.c.now().Sub(c.Since)), seen(string(c.Receipt)))
 	}
+	for _, a := range s.now.Walls {
+		s.line("%s inside the wall of %s, for %s", seen(a.Agent), seen(a.Project), ago(s.c.now().Sub(a.Since)))
+	}
+	for _, r := range s.now.Refused {
+		s.line("%s was refused inside the wall: %s %s", seen(r.Agent), seen(r.Reason), seen(r.Hint))
+	}
 }
 
 func (s *plainScreen) receipts(ctx context.Context, words string, before uint64) {

@@ -40,7 +40,9 @@ type Hand interface {
 type Now struct {
 	Questions []Question // open, without what their texts say
 	Calls     []Call
-	Killed    string // that everything is stopped, in words; "" while it is not
+	Walls     []Wall    // agents that are inside one
+	Refused   []Refusal // what such agents were refused lately, the newest last
+	Killed    string    // that everything is stopped, in words; "" while it is not
 }
 
 // Question is an open question. Of one that was asked for by its id everything in the embedded question was read from
@@ -68,6 +70,18 @@ type Call struct {
 	Door       string
 	Session    bailey.SessionID
 	Since      time.Time
+}
+
+// Wall is an agent inside the wall.
+type Wall struct {
+	Agent, Project string
+	Since          time.Time
+}
+
+// Refusal is something that an agent inside the wall was refused, and what would allow it.
+type Refusal struct {
+	Agent, Reason, Hint string
+	At                  time.Time
 }
 
 // Receipts is a page of them.

@@ -72,6 +72,7 @@ func TestHostile(t *testing.T) {
 			s := sit(t, func(c *Config) { c.Color = true }, poisoned(bad))
 			s.size(100, 80)
 			s.m.now.Calls = []Call{{Receipt: bailey.ReceiptID(bad), Capability: bailey.CapabilityID(bad), Agent: bad, Door: bad, Session: bailey.SessionID(bad)}}
+			s.m.now.Walls, s.m.now.Refused = []Wall{{Agent: bad, Project: bad}}, []Refusal{{Agent: bad, Reason: bad, Hint: bad}}
 			see := func(keys ...string) {
 				t.Helper()
 				s.keys(keys...)
@@ -184,6 +185,24 @@ func scene(t *testing.T, color bool, w, h int, keys []string) *table {
 	s.keys(keys...)
 	s.at = noon.Add(10 * time.Second)
 	return s
+}
+
+// TestRefusedInside: what an agent inside the wall was refused is seen as it happens, with what would allow it.
+func TestRefusedInside(t *testing.T) {
+	s := sit(t, func(*Config) {})
+	s.size(100, 24)
+	s.keys("2")
+	s.m.now.Walls = []Wall{{Agent: "claude", Project: "/src", Since: noon}}
+	s.m.now.Refused = []Refusal{{Agent: "claude", Reason: "first", At: noon}, {Agent: "claude", Reason: "egress to a.example:443 is not allowed", Hint: "--egress a.example:443", At: noon}}
+	screen := ansi.Strip(s.view())
+	for _, want := range []string{"No call is under way.", "claude inside the wall of /src", "egress to a.example:443 is not allowed", "    --egress a.example:443"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("%q is not to be seen:\n%s", want, screen)
+		}
+	}
+	if strings.Index(screen, "a.example") > strings.Index(screen, "first") {
+		t.Errorf("the newest is not the first:\n%s", screen)
+	}
 }
 
 // TestGolden: the screens in words alone, as they stand at two sizes.

@@ -52,6 +52,12 @@ func (d *day) evening() {
 			d.t.Errorf("%s %s is open", row.ID, r.Intent.Capability)
 			continue
 		}
+		if r.Intent.Door == "hook" { // what the agent asked about tools of its own, and init and status to try that
+			if r.Outcome.Executed == nil || *r.Outcome.Executed {
+				d.t.Errorf("%s: a hook was asked, and it was executed: %+v", row.ID, r.Outcome)
+			}
+			continue
+		}
 		d.complete(row.ID, r)
 		if limit := fmt.Sprint(r.Intent.Input["limit"]); strings.HasPrefix(limit, "1") {
 			seen[limit]++

@@ -212,6 +212,12 @@ var mutations = []struct {
 		"	conn.ReadFrame()\n	cancel(hungUp)\n", "	conn.ReadFrame()\n", "./internal/gateway"},
 	{"a socket others could replace is refused", "internal/peer/peer.go",
 		"	if err := Owned(filepath.Dir(path)); err != nil {", "	if err := Owned(filepath.Dir(path)); err != nil && false {", "./internal/peer"},
+	{"an agent inside the wall says no operator verb", "internal/gateway/inner.go",
+		"	if !slices.Contains(innerVerbs, q.Verb) {", "	if !slices.Contains(innerVerbs, \"call\") {", "./internal/gateway"},
+	{"what appears in a guarded place is put away", "internal/wrap/run.go",
+		"New(r.Before, now.Paths)", "New(now.Paths, now.Paths)", "./internal/wrap"},
+	{"what is guarded and is not as it was is told", "internal/wrap/stamp.go",
+		"		if now[path] != was {", "		if now[path] == \"\" && was == \"\" {", "./internal/wrap"},
 }
 
 // TestTableIsDocumented holds the table in docs/threat-model.md against this one.

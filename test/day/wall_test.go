@@ -1,0 +1,115 @@
+//go:build linux
+
+package day
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bailey/internal/ktest"
+)
+
+// insider is Claude Code inside the wall, with a model of its own outside.
+type insider struct {
+	*claude
+}
+
+// walled has an agent work in a project from inside the wall. It edits, tests and commits as it would outside, and is
+// refused a key, the machine and every host but its model.
+func (d *day) walled() {
+	ktest.Require(d.t, "claude", "node", "curl")
+	u := d.u
+	work := filepath.Join(u.home, "work")
+	u.must(u.home, "git", "init", "-q", work)
+	u.write(filepath.Join(work, "sum.sh"), "echo $(($1 - $2))\n")
+	u.write(filepath.Join(work, "test.sh"), "test \"$(sh sum.sh 2 3)\" = 5 && echo the sum is right\n")
+	u.must(work, "git", "add", ".")
+	u.must(work, "git", "commit", "-qm", "subtract")
+
+	m := newModel(d.t)
+	settings := filepath.Join(u.home, ".bailey", "settings.yaml")
+	u.write(settings, u.must(u.home, "cat", settings)+"network:\n  endpoints:\n    - to: "+strings.TrimPrefix(m.url, "http://")+"\n      private: true\n      plain: true\n      for: [wrap]\n")
+	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--apply", "--yes")
+	u.must(work, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--yes", work)
+
+	in := &insider{&claude{t: d.t, u: u, model: m, out: &bytes.Buffer{}, gone: make(chan error, 1)}}
+	in.cmd = u.command(work, "bailey", "wrap", "--yes", "--", "claude", "-p", "Mend the sum.", "--allowedTools", "Bash", "Write", "Edit", "Read", "mcp__bailey")
+	in.cmd.Env = append(in.cmd.Env, "BAILEY_OPERATOR=1", "ANTHROPIC_BASE_URL="+m.url, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1")
+	in.cmd.Stdout, in.cmd.Stderr = in.out, in.out
+	if err := in.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	go func() { in.gone <- in.cmd.Wait() }()
+	d.t.Cleanup(func() { in.cmd.Process.Kill() })
+	in.hear()
+
+	in.wants(false, "Read", map[string]any{"file_path": filepath.Join(work, "sum.sh")}, "$1 - $2")
+	in.wants(false, "Write", map[string]any{"file_path": filepath.Join(work, "sum.sh"), "content": "echo $(($1 + $2))\n"})
+	in.does("the sum is right", "cd "+work+" && sh test.sh")
+	in.does("add", "git commit -qam 'add' && git log --oneline -1")
+	in.does("No such file", "cat "+d.key+" 2>&1; cat ~/.ssh/id_* 2>&1")
+	in.does("Cannot connect|not found|No such file", "docker ps 2>&1; ls -l /var/run/docker.sock 2>&1")
+	in.does("operator", "bailey approve a-00000000000000000000000000 2>&1")
+	in.does("No such file", "ls "+filepath.Join(u.home, ".bailey")+" 2>&1")
+	in.does("egress to evil.example:443 is not allowed", "curl -sSv https://evil.example/ 2>&1")
+	in.wants(false, prefix+"git_log", map[string]any{"repo": work}, "add")
+	in.says("That is mended.")
+
+	if got := strings.TrimSpace(u.must(work, "git", "log", "-1", "--format=%s %an")); got != "add A Newcomer" {
+		d.t.Errorf("outside the last commit is %q", got)
+	}
+	if out := u.must(u.project, "bailey", "wrap", "--log"); !strings.Contains(out, "evil.example:443") {
+		d.t.Errorf("what the agent was refused is not told: %s", out)
+	}
+	d.want = append(d.want, "ok") // git.log by the socket of calls
+}
+
+// does runs a line in the agent's shell and wants one of some words in what comes of it.
+func (in *insider) does(tells, line string) {
+	in.t.Helper()
+	got := in.try("Bash", map[string]any{"command": line})
+	for _, tell := range strings.Split(tells, "|") {
+		if strings.Contains(got.text, tell) {
+			return
+		}
+	}
+	in.t.Errorf("%s: does not tell %q: %s", line, tells, got.text)
+}
+
+func (in *insider) wants(bad bool, tool string, input map[string]any, tells ...string) {
+	in.t.Helper()
+	got := in.try(tool, input)
+	if got.bad != bad {
+		in.t.Errorf("%s %v: an error: %v: %s", tool, input, got.bad, got.text)
+	}
+	for _, tell := range tells {
+		if !strings.Contains(got.text, tell) {
+			in.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.text)
+		}
+	}
+}
+
+func (in *insider) try(tool string, input map[string]any) answer {
+	in.t.Helper()
+	in.calls++
+	in.model.says <- reply{id: fmt.Sprintf("toolu_wall_%04d", in.calls), tool: tool, input: input}
+	return in.hear().answer
+}
+
+// says ends the conversation, and wants the wall to end with it.
+func (in *insider) says(last string) {
+	in.t.Helper()
+	in.model.says <- reply{text: last}
+	select {
+	case err := <-in.gone:
+		if err != nil || !strings.Contains(in.out.String(), last) {
+			in.t.Errorf("the wall ended with %v\n%s", err, in.out)
+		}
+	case <-time.After(patience):
+		in.t.Fatalf("the wall does not end\n%s", in.out)
+	}
+}
