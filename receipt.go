@@ -67,13 +67,26 @@ type Outcome struct {
 	InputBody      *Body         `json:"inputBody,omitempty"` // only where the intent's was not stored
 	Truncated      bool          `json:"truncated,omitempty"`
 	Redactions     int           `json:"redactions,omitempty"`
-	Restored       []string      `json:"restored,omitempty"` // categories of secrets that the input was given back
-	Leases         []string      `json:"leases,omitempty"`   // mint ids
-	Reaches        []string      `json:"reaches,omitempty"`  // host:port of what its cage's network leads to, redacted
-	Egress         *EgressReport `json:"egress,omitempty"`   // what it did there; null where it did not run, or the cage had no network
-	Approval       ApprovalID    `json:"approval,omitempty"` // the question that was answered, which may be an earlier call's
-	Standing       []GrantID     `json:"standing,omitempty"` // by grants that stand
+	Restored       []string      `json:"restored,omitempty"`   // categories of secrets that the input was given back
+	Leases         []string      `json:"leases,omitempty"`     // mint ids
+	Reaches        []string      `json:"reaches,omitempty"`    // host:port of what its cage's network leads to, redacted
+	Egress         *EgressReport `json:"egress,omitempty"`     // what it did there; null where it did not run, or the cage had no network
+	Approval       ApprovalID    `json:"approval,omitempty"`   // the question that was answered, which may be an earlier call's
+	Standing       []GrantID     `json:"standing,omitempty"`   // by grants that stand
+	Hooks          []AskedHook   `json:"hooks,omitempty"`      // that were asked, in their order
+	HooksAsked     int           `json:"hooksAsked,omitempty"` // how many, where Hooks leaves some out
 	EndedAt        time.Time     `json:"endedAt"`
+}
+
+// AskedHook is a hook that was asked about a call.
+type AskedHook struct {
+	Event   string `json:"event"`
+	Hook    int    `json:"hook"`    // its place in hooks.json, from 1
+	Program string `json:"program"` // as that has it
+	Status  string `json:"status"`  // what held it: FullyEnforced, PartiallyEnforced, NotEnforced, PlatformUnsupported, Disabled
+	Effect  string `json:"effect"`  // kept, changed, failed, blocked
+	Reason  string `json:"reason,omitempty"`
+	Millis  int64  `json:"ms"`
 }
 
 // Body is a text that is kept beside the ledger for a while, redacted. The ledger holds how long it is and a salted

@@ -22,6 +22,7 @@ type lore struct {
 	Killed   gateway.Killed           `json:"killed,omitzero"`
 	Sessions gateway.IssuedSessions   `json:"sessions,omitempty"`
 	Asked    approve.State            `json:"asked,omitzero"`
+	Hooks    appliedHooks             `json:"hooks,omitzero"`
 	Wraps    wrapsKnown               `json:"wraps,omitzero"`
 }
 
@@ -38,6 +39,7 @@ func folds() map[string]fold {
 		configureEvent:     foldAs((*lore).configure),
 		undoEvent:          foldAs(func(l *lore, c configuration) { delete(l.Clients, c.File) }),
 		policyEvent:        foldAs(func(l *lore, p appliedPolicy) { l.Policy = p }),
+		hooksEvent:         foldAs(func(l *lore, a appliedHooks) { l.Hooks = a }),
 		gateway.KillEvent: foldAs(func(l *lore, k gateway.Killed) {
 			if !l.Killed.On() { // the first reason stands
 				l.Killed = k

@@ -66,6 +66,9 @@ func examples(r *rand.Rand) map[string]func() any {
 		policyEvent: func() any {
 			return appliedPolicy{Digest: fmt.Sprint(r.IntN(1000)), Policy: fmt.Sprint(r.IntN(1000)), Dir: name(), Rules: r.IntN(9), Operator: gateway.Env}
 		},
+		hooksEvent: func() any {
+			return appliedHooks{Digest: fmt.Sprint(r.IntN(1000)), UserHome: name(), Hooks: r.IntN(9), At: at(), Operator: gateway.Env}
+		},
 		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
 		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
 		wrapStart:           func() any { return wrapStarting{ID: wrapID(), Agent: name(), Project: name(), At: at()} },
@@ -497,6 +500,7 @@ func TestLoreFormat(t *testing.T) {
 	l.Asked.Answered(answer)
 	l.Asked.Denied = map[string]approve.Denial{"k": {Question: "a", Reason: "w", At: when}}
 	l.Asked.Given(approve.Standing{ID: "g", Question: "a", Text: "t", Until: when, By: answer})
+	l.Hooks = appliedHooks{Digest: "d", UserHome: "/h", Hooks: 6, At: when, Operator: "o", Person: "p"}
 	l.Wraps.start(wrapStarting{ID: "w-1", Agent: "a", Project: "/p", Session: "s-1", At: when})
 	l.Wraps.refuse(wrapRefusals{ID: "w-1", Lines: []refusal{{At: when, Kind: "call", Target: "t", Reason: "r", Hint: "h"}}, Untold: 2})
 	l.Wraps.end(wrapEnding{ID: "w-1", At: when, ExitCode: 3, Moved: []string{"m"}, Dir: "/q"})
@@ -506,7 +510,7 @@ func TestLoreFormat(t *testing.T) {
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -517,6 +521,7 @@ func TestLoreFormat(t *testing.T) {
 		`"asked":{"questions":{"a":{"question":{"id":"a","receipt":"r","capability":"c.d","askedAt":"1970-01-01T00:00:00Z","expires":"1970-01-01T00:00:00Z","text":"t","digest":"d","subject":"s","alike":"k"},` +
 		`"answers":[` + answered + `],"granted":"1970-01-01T00:00:00Z"}},"denied":{"k":{"question":"a","reason":"w","at":"1970-01-01T00:00:00Z"}},` +
 		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}},` +
+		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
 		`"wraps":{"runs":[{"id":"w-1","agent":"a","project":"/p","session":"s-1","started":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:00:00Z","exitCode":3,"untold":2,"quarantined":["m"],"quarantine":"/q"}],` +
 		`"refused":[{"n":1,"run":"w-1","at":"1970-01-01T00:00:00Z","kind":"call","target":"t","reason":"r","hint":"h"}],"count":1}}`
 	if list[0].Text != want || list[0].Format != 2 {

@@ -153,7 +153,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
-		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.redactVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
+		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	root.PersistentPreRunE = forInside
 	return root

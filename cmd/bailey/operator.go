@@ -55,7 +55,7 @@ func act(ctx context.Context, c *gateway.Client, op gateway.Operator, verb strin
 
 // operatorBeside is operator for a verb whose stdin and stdout carry its data: a person confirms on the terminal that
 // controls the process, wherever those lead, and no is the default. Nobody there to ask is a refusal.
-func operatorBeside(ctx context.Context, verb, question string, yes bool) (gateway.Operator, error) {
+func operatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (gateway.Operator, error) {
 	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
 		return gateway.Env, nil
 	}
@@ -69,7 +69,7 @@ func operatorBeside(ctx context.Context, verb, question string, yes bool) (gatew
 			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 	}
 	defer terminal.Close()
-	return gateway.Terminal, ask(ctx, terminal, terminal, terminal, question, "nothing was given back")
+	return gateway.Terminal, ask(ctx, terminal, terminal, terminal, question, otherwise)
 }
 
 // confirm asks the person at stdin and stdout.

@@ -123,6 +123,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[approvalsServeEvent] = s.serveNoted
 	acts[standVerb] = s.stand
 	acts[revokeVerb] = s.revoke
+	acts[hooksEvent], acts[hooksRunVerb], acts[hooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
 	return acts
 }
 

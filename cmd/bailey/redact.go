@@ -154,5 +154,5 @@ func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Texts, "text"))
-	return operatorBeside(ctx, "redact --restore", question, yes)
+	return operatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
 }

@@ -33,6 +33,7 @@ type status struct {
 	Fault     string                `json:"policyFault,omitempty"`   // why nothing is allowed
 	Drift     string                `json:"policyDrift,omitempty"`   // how its files differ from what was applied
 	Settings  string                `json:"settingsDrift,omitempty"` // how they differ from what was applied
+	Hooks     *hooksStatus          `json:"hooks,omitempty"`         // nil: there are none, and none wait
 	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
@@ -170,6 +171,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	}
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
+	out.Hooks = s.hooks.book.status()
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
@@ -253,6 +255,15 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	}
 	if s.Settings != "" {
 		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
+	}
+	if s.Hooks != nil {
+		line("hooks", "%s", s.Hooks.words())
+		switch {
+		case s.Hooks.Fault != "":
+			line("HOOKS", "NOTHING IS ALLOWED: %s", shown(s.Hooks.Fault))
+		case s.Hooks.Drift != "":
+			line("DRIFT", "%s; bailey hooks reload shows the difference and applies it", shown(s.Hooks.Drift))
+		}
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
 	if words := ruleCounts(s.Redaction); words != "" {

@@ -43,6 +43,7 @@ type stack struct {
 	queue   *approve.Queue
 	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
+	hooks   hookGate
 	pins    *gateway.Pins
 	gate    *gate.Gate
 	limit   *gateway.Limit // before the gate, for every door
@@ -94,13 +95,14 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
+		Begin: s.hooks.begin, End: s.hooks.end,
 	})
 	if err != nil {
 		return s, err
 	}
 	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
 		"version": version, "pid": os.Getpid(), "policy": s.rules.Engine().Digest(), "packs": s.packs(),
-		"manifests": s.manifests(), "settings": s.desk.settings.Digest(),
+		"manifests": s.manifests(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
 	})
 }
 
@@ -145,6 +147,9 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if s.cages, err = openJail(masks, func(err error) { s.log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
+	if err := s.openHooks(home, masks); err != nil {
+		return nil, err
+	}
 	s.pins = gateway.NewPins(s.cages, s.scribe.lore.Pins, s.scribe.note)
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
@@ -161,7 +166,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: gate.NoHooks{},
+		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
 		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
@@ -337,7 +342,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"metrics": s.metrics, wrapsLook: s.wraps,
 		killVerb: s.stop, killedLook: s.killed, "budget": s.budget, nowLook: s.present,
 		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
-		"policy.compare": s.rules.compare, "policy.show": s.rules.show,
+		"policy.compare": s.rules.compare, "policy.show": s.rules.show, "hooks.compare": s.hooks.book.compare, hooksLook: s.listHooks,
 	}
 }
 

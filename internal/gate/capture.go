@@ -59,6 +59,17 @@ func (p *capture) Close() error {
 	return err
 }
 
+// deliver writes what was held back, where the call has a writer of its own.
+func (p *capture) deliver(to io.Writer) error {
+	if to == nil {
+		return nil
+	}
+	p.buf, p.passed = bytes.Buffer{}, true
+	_, err := io.MultiWriter(to, &p.buf).Write(p.kept)
+	p.kept = nil
+	return err
+}
+
 // body is what the caller got, for the receipt; nil when that is nothing.
 func (p *capture) body() *bailey.Body {
 	text := p.kept

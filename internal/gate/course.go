@@ -55,7 +55,11 @@ type course struct {
 	egress   *bailey.EgressReport
 	refused  []string // of it, a line each
 
+	asked []bailey.AskedHook
+
 	executed       bool
+	failed         error // of a tool that ran, until hooks have seen what it wrote
+	held           bool  // what it writes goes out after that
 	exit           bailey.Exit
 	stdout, stderr *capture
 
@@ -182,13 +186,30 @@ func (c *course) decide(context.Context) error {
 	return c.denial(c.decision)
 }
 
-func (c *course) preHooks(ctx context.Context) (err error) {
+// maxHookReason bounds what a hook says to whoever called, in bytes.
+const maxHookReason = 1 << 10
+
+// view is the call as hooks may see it.
+func (c *course) view() bailey.Call {
 	view := c.call
 	view.Input, _ = c.Redactor.Value(c.call.Session.ID, c.input).(map[string]any)
-	if c.verdict, err = c.Hooks.Pre(ctx, view); err != nil {
+	view.Dir, view.Client, view.Stdout, view.Stderr = c.hide(c.call.Dir), "", nil, nil
+	return view
+}
+
+func (c *course) preHooks(ctx context.Context) (err error) {
+	c.verdict, err = c.Hooks.Pre(ctx, c.view())
+	c.asked = append(c.asked, c.verdict.Asked...)
+	c.verdict.Rule.Reason = clip(c.again(c.verdict.Rule.Reason), maxHookReason)
+	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}
-	if c.verdict.Input != nil {
+	switch {
+	case c.verdict.Input == nil:
+	case c.call.Own: // what was asked for is what it will do, whatever the answer was about
+		c.verdict.Effect = bailey.Deny
+		c.verdict.Rule = bailey.Rule{ID: "hook", Reason: "a hook changed the input, and who asks acts by itself"}
+	default:
 		c.input, c.changed = c.verdict.Input, true
 	}
 	c.decision = tighten(c.decision, bailey.Decision{
@@ -337,12 +358,25 @@ func (c *course) lend(ctx context.Context) error {
 	return c.withhold(wants)
 }
 
-// start runs the planned job. From here on the receipt says executed.
+// start runs the planned job. From here on the receipt says executed. That the tool failed is told once hooks have seen
+// what it wrote: a failure is no way around them.
 func (c *course) start(ctx context.Context) error {
+	err := c.execute(ctx)
+	if c.executed {
+		c.failed, err = err, nil
+	}
+	return err
+}
+
+func (c *course) execute(ctx context.Context) error {
 	ctx, more, done := c.within(ctx)
 	defer done()
-	c.stdout = c.capture(c.call.Stdout, more)
-	c.stderr = c.capture(c.call.Stderr, more)
+	stdout, stderr := c.call.Stdout, c.call.Stderr
+	if c.held = c.Hooks.Holds(c.call.Capability); c.held {
+		stdout, stderr = nil, nil
+	}
+	c.stdout = c.capture(stdout, more)
+	c.stderr = c.capture(stderr, more)
 	c.executed = true
 	begun := time.Now()
 	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
@@ -380,17 +414,25 @@ func (c *course) start(ctx context.Context) error {
 	return nil
 }
 
-// postHooks lets hooks see what was kept of the output, and redacts again what they return. A call
-// whose output went out as it came has nothing left to change.
+// postHooks lets hooks see what was kept of the output, and redacts again what they return. Until they have, none of it
+// is the caller's, on whatever way out. Where no hook is asked it went out as it came, and there is nothing left to change.
 func (c *course) postHooks(ctx context.Context) error {
-	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept}
-	out, err := c.Hooks.Post(ctx, c.call, seen)
-	if err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed", Hint: "mend the hook, or take it out", Err: err}
+	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept, ExitCode: c.exit.Code, Failed: c.failed != nil}
+	c.stdout.kept, c.stderr.kept = nil, nil
+	out, err := c.Hooks.Post(ctx, c.view(), seen)
+	c.asked = append(c.asked, out.Asked...)
+	switch {
+	case err != nil && ctx.Err() != nil && c.failed != nil:
+		return c.failed // cut off, and with it the hook
+	case err != nil:
+		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed, and what came of it is withheld", Hint: "mend the hook, or take it out", Err: err}
 	}
 	c.stdout.kept = c.redactAgain(seen.Stdout, out.Stdout)
 	c.stderr.kept = c.redactAgain(seen.Stderr, out.Stderr)
-	return nil
+	if c.held {
+		err = errors.Join(c.stdout.deliver(c.call.Stdout), c.stderr.deliver(c.call.Stderr))
+	}
+	return cmp.Or(c.failed, err)
 }
 
 // release gives back what the call held, on every way out.

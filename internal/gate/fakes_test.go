@@ -38,6 +38,8 @@ type world struct {
 	verdict Verdict
 	answer  func(q bailey.Question) bailey.Answer
 	post    func(Output) Output
+	holds   bool
+	views   []bailey.Call // that hooks were shown
 	lease   bailey.Lease
 	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
 	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
@@ -196,13 +198,17 @@ func (w *world) Decide(r bailey.Request) bailey.Decision {
 	return w.decide(w.asked, r)
 }
 
-func (w *world) Pre(context.Context, bailey.Call) (Verdict, error) {
+func (w *world) Pre(_ context.Context, view bailey.Call) (Verdict, error) {
 	w.note("pre")
+	w.views = append(w.views, view)
 	return w.verdict, w.preErr
 }
 
-func (w *world) Post(_ context.Context, _ bailey.Call, o Output) (Output, error) {
+func (w *world) Holds(bailey.CapabilityID) bool { return w.holds }
+
+func (w *world) Post(_ context.Context, view bailey.Call, o Output) (Output, error) {
 	w.note("post")
+	w.views = append(w.views, view)
 	return w.post(o), w.postErr
 }
 

@@ -48,6 +48,9 @@ type Policy interface {
 // Hooks are other people's programs in the path. They see redacted views.
 type Hooks interface {
 	Pre(ctx context.Context, call bailey.Call) (Verdict, error)
+	// Holds reports whether what a tool writes has to wait until Post has seen it: else it may be with the caller before.
+	Holds(id bailey.CapabilityID) bool
+	// Post sees what came of a tool that ran, also of one that failed. With an error nothing of it leaves the gate.
 	Post(ctx context.Context, call bailey.Call, o Output) (Output, error)
 }
 
@@ -56,10 +59,16 @@ type Verdict struct {
 	Effect bailey.Effect
 	Rule   bailey.Rule    // names the hook that asks or denies
 	Input  map[string]any // nil: unchanged
+	Asked  []bailey.AskedHook
 }
 
-// Output is what a tool wrote, redacted.
-type Output struct{ Stdout, Stderr []byte }
+// Output is what a tool wrote, redacted, and how it ended, which no hook changes.
+type Output struct {
+	Stdout, Stderr []byte
+	ExitCode       int
+	Failed         bool
+	Asked          []bailey.AskedHook // by Post, on its way back
+}
 
 // Approver asks people.
 type Approver interface {
@@ -207,9 +216,9 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
 		{"budget", c.budget, true},
 		{"lend", c.lend, true},
-		{"connect", c.connect, true}, // the way out of the cage, where it has one
-		{"run", c.start, true},       // what the tool writes passes the redactor on its way
-		{"post hooks", c.postHooks, true},
+		{"connect", c.connect, true},      // the way out of the cage, where it has one
+		{"run", c.start, true},            // what the tool writes passes the redactor on its way
+		{"post hooks", c.postHooks, true}, // a tool that ran and failed ends the line here
 	} {
 		if stage.acts && call.DryRun {
 			break
@@ -294,5 +303,7 @@ type NoHooks struct{}
 func (NoHooks) Pre(context.Context, bailey.Call) (Verdict, error) {
 	return Verdict{Effect: bailey.Allow}, nil
 }
+
+func (NoHooks) Holds(bailey.CapabilityID) bool { return false }
 
 func (NoHooks) Post(_ context.Context, _ bailey.Call, o Output) (Output, error) { return o, nil }

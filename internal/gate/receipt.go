@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"bailey"
@@ -63,6 +64,7 @@ func (c *course) outcome() bailey.Outcome {
 		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy, Egress: c.egress,
 	}
+	o.Hooks, o.HooksAsked = c.hooks()
 	if c.err != nil {
 		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
 	}
@@ -92,6 +94,25 @@ func (c *course) outcome() bailey.Outcome {
 		o.Redactions = c.stdout.redactions() + c.stderr.redactions()
 	}
 	return o
+}
+
+// maxAsked bounds the hooks that a receipt names, maxAskedText each of their texts in bytes: what a hook writes must not keep an
+// outcome out of its slot, and JSON may write six bytes for one.
+const maxAsked, maxAskedText = 16, 128
+
+// hooks are those that were asked, for the receipt, and how many there were if these are not all: first goes one that
+// changed nothing.
+func (c *course) hooks() (list []bailey.AskedHook, all int) {
+	for _, a := range c.asked {
+		a.Program, a.Reason = clip(c.hide(a.Program), maxAskedText), clip(c.again(a.Reason), maxAskedText)
+		list = append(list, a)
+	}
+	for len(list) > maxAsked {
+		all = len(c.asked)
+		i := max(0, slices.IndexFunc(list, func(a bailey.AskedHook) bool { return a.Effect == "kept" }))
+		list = slices.Delete(list, i, i+1)
+	}
+	return list, all
 }
 
 // cage is what holds the call. A plan's text that names a secret, in a path say, is left out: its digest

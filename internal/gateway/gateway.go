@@ -41,6 +41,10 @@ type Config struct {
 	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
+	// Begin is asked before an MCP connection is served, End is told when it is over, with what of it may be shown. An
+	// error of Begin is why it is not served. Nil: nobody is.
+	Begin func(ctx context.Context, from bailey.Call) error
+	End   func(ctx context.Context, from bailey.Call)
 	// Note records an event durably.
 	Note func(ctx context.Context, kind string, data any) error
 	Log  *slog.Logger

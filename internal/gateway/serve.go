@@ -217,15 +217,29 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 		return
 	}
 	defer g.Live.connect(shown)()
-	if err := conn.WriteFrame(frameResult, nil); err != nil {
-		return
-	}
-	if err := g.MCP(ctx, from, conn.UnixConn); err != nil {
+	if err := g.converse(ctx, conn, from, shown); err != nil {
 		g.Log.Info("an MCP connection ended", "session", id, "err", err)
 	}
 	if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
 		g.Log.Error("a session's end is not recorded", "session", id, "err", err)
 	}
+}
+
+// converse serves MCP, with hooks of the home's before and after it.
+func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call) error {
+	if g.Begin != nil {
+		if err := g.Begin(ctx, shown); err != nil {
+			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
+			return err
+		}
+	}
+	if g.End != nil {
+		defer g.End(ctx, shown)
+	}
+	if err := conn.WriteFrame(frameResult, nil); err != nil {
+		return err
+	}
+	return g.MCP(ctx, from, conn.UnixConn)
 }
 
 func (g *Gateway) endSession(id bailey.SessionID) {

@@ -35,6 +35,7 @@ func NewTracer(out io.Writer, log *slog.Logger) *Tracer {
 type traced struct {
 	intent bailey.Intent
 	status bailey.Status
+	hooks  []bailey.AskedHook
 	steps  []gate.Step
 }
 
@@ -61,7 +62,7 @@ func (w tracing) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome
 		err := seal(o)
 		w.tracer.with(func(calls map[bailey.ReceiptID]*traced) {
 			if c := calls[i.Receipt]; err == nil && c != nil {
-				c.status = o.Status
+				c.status, c.hooks = o.Status, o.Hooks
 				return
 			}
 			delete(calls, i.Receipt) // what is not durable is no call
@@ -169,12 +170,22 @@ func (c *traced) spans() spanLine {
 		}}}
 	for _, s := range c.steps {
 		spans = append(spans, span{TraceID: trace, SpanID: random(8), ParentSpanID: root, Name: s.Stage, Kind: spanInternal,
-			Start: nanos(s.Start), End: nanos(s.Start.Add(s.Took))})
+			Start: nanos(s.Start), End: nanos(s.Start.Add(s.Took)), Attributes: c.asked(s.Stage)})
 	}
 	return spanLine{[]resourceSpans{{
 		Resource:   resource{[]attribute{{"service.name", attributeValue{"bailey"}}}},
 		ScopeSpans: []scopeSpans{{Scope: scope{"bailey/gate"}, Spans: spans}},
 	}}}
+}
+
+// asked says of each hook that a stage asked, by its place in hooks.json, what held it and what it came to.
+func (c *traced) asked(stage string) (list []attribute) {
+	for _, h := range c.hooks {
+		if stage == map[string]string{"PreToolUse": "pre hooks", "PostToolUse": "post hooks"}[h.Event] {
+			list = append(list, attribute{"bailey.hook." + strconv.Itoa(h.Hook), attributeValue{h.Status + " " + h.Effect + " " + strconv.FormatInt(h.Millis, 10) + " ms"}})
+		}
+	}
+	return list
 }
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }

@@ -52,7 +52,9 @@ func TestTracer(t *testing.T) {
 		tr.Step(gate.Step{Receipt: id, Stage: "intent", Start: began, Took: time.Millisecond})
 		if err == nil {
 			tr.Step(gate.Step{Receipt: id, Stage: "run", Start: began.Add(time.Millisecond), Took: time.Second})
-			seal(bailey.Outcome{Status: status, Reason: "secret"})
+			tr.Step(gate.Step{Receipt: id, Stage: "post hooks", Start: began.Add(time.Second), Took: time.Second})
+			seal(bailey.Outcome{Status: status, Reason: "secret", Hooks: []bailey.AskedHook{
+				{Event: "PreToolUse", Hook: 1, Status: "Disabled", Effect: "kept"}, {Event: "PostToolUse", Hook: 2, Program: "secret", Status: "FullyEnforced", Effect: "changed", Reason: "secret", Millis: 7}}})
 		}
 		tr.Step(gate.Step{Receipt: id, Stage: "outcome", Start: began.Add(2 * time.Second), Took: time.Millisecond})
 	}
@@ -87,6 +89,9 @@ func TestTracer(t *testing.T) {
 		for n, s := range l.ResourceSpans[0].ScopeSpans[0].Spans {
 			root := l.ResourceSpans[0].ScopeSpans[0].Spans[0]
 			names = append(names, s.Name)
+			if hooks := len(s.Attributes) == 1 && s.Attributes[0].Key == "bailey.hook.2" && s.Attributes[0].Value.StringValue == "FullyEnforced changed 7 ms"; hooks != (s.Name == "post hooks") {
+				t.Errorf("%s has %+v", s.Name, s.Attributes)
+			}
 			if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(s.TraceID) || !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(s.SpanID) || s.TraceID != root.TraceID {
 				t.Errorf("%+v", s)
 			}
@@ -104,7 +109,7 @@ func TestTracer(t *testing.T) {
 		for _, a := range root.Attributes {
 			values = append(values, a.Key+"="+a.Value.StringValue)
 		}
-		if !slices.Equal(names, []string{"call", "intent", "run", "outcome"}) || root.Status.Code != want.code ||
+		if !slices.Equal(names, []string{"call", "intent", "run", "post hooks", "outcome"}) || root.Status.Code != want.code ||
 			!slices.Equal(values, []string{"bailey.capability=system.echo", "bailey.receipt=" + want.receipt, "bailey.status=" + want.status}) {
 			t.Errorf("%v %v %+v", names, values, root)
 		}

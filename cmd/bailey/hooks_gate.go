@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/hook"
+	"bailey/internal/gate"
+	"bailey/internal/hooks"
+)
+
+// hookGate is the gate's Hooks: the chains of the hooks.json that was applied. What they are shown is redacted.
+type hookGate struct {
+	book  *hookbook
+	chain *hooks.Dispatcher
+	log   *slog.Logger
+	*warned
+}
+
+// warned has the last warning of each hook, by its place, until the hooks are applied anew.
+type warned struct {
+	mu   sync.Mutex
+	last map[int]hooks.Warning // guarded by mu
+}
+
+func (w *warned) keep(n int, last hooks.Warning) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		w.last = map[int]hooks.Warning{}
+	}
+	w.last[n] = last
+}
+
+func (w *warned) of(n int) (hooks.Warning, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.last[n]
+	return last, ok
+}
+
+func (w *warned) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = nil
+}
+
+// ask asks a chain, and says what was asked as receipts have it.
+func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
+	o, asked := g.askAll(ctx, e)
+	var list []bailey.AskedHook
+	for _, a := range asked {
+		list = append(list, bailey.AskedHook{Event: string(a.Event), Hook: a.Hook, Program: a.Program, Status: string(a.Status), Effect: a.Effect,
+			Reason: cmp.Or(a.Reason, a.Message), Millis: a.Millis})
+	}
+	return o, list
+}
+
+// askAll asks a chain. Warnings go to the gateway's log, and stay in the list of hooks.
+func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hooks.Asked) {
+	o, asked := g.chain.Ask(ctx, e)
+	for _, a := range asked {
+		for _, w := range a.Warning {
+			g.keep(a.Hook, w)
+			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session", a.Session, "why", w.Text, "cure", w.Hint)
+		}
+	}
+	return o, asked
+}
+
+// briefly is what a hook gives as its reason, in at most a KiB: it may write a megabyte.
+func briefly(reason string) string {
+	const most = 1 << 10
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "…"
+	}
+	return cmp.Or(reason, "it gives no reason")
+}
+
+func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
+
+// given is a call's input as an object, if only an empty one.
+func given(c bailey.Call) map[string]any {
+	if c.Input == nil {
+		return map[string]any{}
+	}
+	return c.Input
+}
+
+func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
+	if fault := g.book.Fault(); fault != nil {
+		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: hooksName, Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
+	}
+	input := given(call)
+	o, asked := g.ask(ctx, hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
+	v := gate.Verdict{Asked: asked}
+	after, ok := o.Event.(hook.PreToolUse)
+	if o.Effect == hook.Blocked || !ok || after.ToolInput == nil {
+		v.Rule = g.rule(o, asked)
+		return v, nil
+	}
+	v.Effect = bailey.Allow
+	if !reflect.DeepEqual(after.ToolInput, input) {
+		v.Input = after.ToolInput
+	}
+	return v, nil
+}
+
+// rule names the hook that blocked.
+func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
+	r := bailey.Rule{ID: "hook", Source: hooksName, Reason: briefly(o.Reason)}
+	if len(asked) > 0 {
+		n := asked[len(asked)-1].Hook
+		r.ID = bailey.RuleID(fmt.Sprintf("hook:%d", n))
+		if list := g.book.Config().Hooks; n > 0 && n <= len(list) {
+			r.Source = fmt.Sprintf("%s:%d", hooksName, list[n-1].Line)
+		}
+	}
+	r.Reason = "blocked by a hook (" + r.Source + "): " + r.Reason
+	return r
+}
+
+// Holds reports whether a hook is asked about what a capability's tool wrote.
+func (g hookGate) Holds(id bailey.CapabilityID) bool {
+	return g.book.Fault() != nil || len(g.book.Config().For(hook.PostToolUse{ToolName: string(id)})) > 0
+}
+
+// toolResult is what hooks see of a tool that ran, and what they may give back: the two texts in it count, and the code
+// stays as it is.
+type toolResult struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exitCode"`
+}
+
+func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (gate.Output, error) {
+	if fault := g.book.Fault(); fault != nil {
+		return gate.Output{}, fault
+	}
+	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr), "exitCode": json.Number(fmt.Sprint(out.ExitCode))}
+	o, asked := g.ask(ctx, hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: given(call), ToolResult: was, IsError: out.Failed})
+	out.Asked = asked
+	after, ok := o.Event.(hook.PostToolUse)
+	if o.Effect == hook.Blocked || !ok {
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: briefly(o.Reason), Hint: o.Hint}
+	}
+	if reflect.DeepEqual(after.ToolResult, any(was)) {
+		return out, nil // byte for byte: what is not UTF-8 stays as well
+	}
+	var is toolResult
+	text, err := json.Marshal(after.ToolResult)
+	if err == nil {
+		is, err = readResult(text)
+	}
+	if err == nil && is.ExitCode != out.ExitCode {
+		err = fmt.Errorf("the exit code is %d, not %d", out.ExitCode, is.ExitCode)
+	}
+	if err != nil {
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: "a hook gave back a result of another shape", Err: err,
+			Hint: `updatedOutput is {"stdout": "…", "stderr": "…", "exitCode": N} of a tool's result`}
+	}
+	out.Stdout, out.Stderr = []byte(is.Stdout), []byte(is.Stderr)
+	return out, nil
+}
+
+// readResult wants all three keys and no other: what is missing or null may have been meant to be taken out, and would come
+// back as nothing.
+func readResult(text []byte) (r toolResult, err error) {
+	var p struct {
+		Stdout   *string `json:"stdout"`
+		Stderr   *string `json:"stderr"`
+		ExitCode *int    `json:"exitCode"`
+	}
+	if err := strictly(text, &p); err != nil {
+		return r, err
+	}
+	if p.Stdout == nil || p.Stderr == nil || p.ExitCode == nil {
+		return r, fmt.Errorf("it has not all of stdout, stderr, exitCode")
+	}
+	return toolResult{*p.Stdout, *p.Stderr, *p.ExitCode}, nil
+}
+
+// What sessions wait for hooks in all, at their two ends: a client waits to be served, a gateway to end.
+const beginPatience, endPatience = 30 * time.Second, 4 * time.Second
+
+// begin asks about a session that begins. Only a hook that says so stops it.
+func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
+	bounded, cancel := context.WithTimeout(ctx, beginPatience)
+	defer cancel()
+	o, _ := g.ask(bounded, hook.SessionStart{Session: sessionOfCall(from)})
+	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.strict(hook.SessionStart{}) {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + briefly(o.Reason), Hint: o.Hint}
+}
+
+// strict tells whether a hook of the event blocks where it fails.
+func (g hookGate) strict(e hook.Event) bool {
+	for _, h := range g.book.Config().For(e) {
+		if h.OnFailure == hook.Block {
+			return true
+		}
+	}
+	return false
+}
+
+// end tells of a session that is over.
+func (g hookGate) end(ctx context.Context, from bailey.Call) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
+	g.chain.Forget(from.Session.ID)
+}

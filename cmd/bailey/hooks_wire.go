@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"slices"
+
+	"bailey"
+	"bailey/internal/egress"
+	"bailey/internal/gateway"
+	"bailey/internal/hooks"
+	"bailey/internal/jail"
+)
+
+// openHooks puts to use what was applied, with the home's own cages and ways out.
+func (s *stack) openHooks(home gateway.Home, masks []string) error {
+	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
+	book, err := openHookbook(&hookbook{home: home, userHome: userHome, note: s.scribe.note, log: s.log}, s.scribe.lore.Hooks)
+	if err != nil {
+		return err
+	}
+	s.hooks = hookGate{book: book, log: s.log, warned: &warned{}, chain: newChain(hooks.Config{Applied: book.Config, Cages: s.cages}, ways{settings: s.network}, masks, s.held)}
+	return nil
+}
+
+// newChain fills in what every asker of hooks has: this machine's variables, ways out as settings have them, and what no
+// hook sees for being near it.
+func newChain(c hooks.Config, w ways, masks []string, workspaces func() []string) *hooks.Dispatcher {
+	c.Bare, c.Environ, c.Plan, c.Open = hooks.Bare{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
+	if jail.Bare {
+		c.Cages = nil // a hook that is to have a cage is not started
+	}
+	c.Workspaces = workspaces
+	c.Private = func() []string { return slices.Concat(masks, gateway.Homes(), workspaces()) }
+	return hooks.New(c)
+}
+
+// held are the directories that calls may write.
+func (s *stack) held() []string {
+	if s.desk == nil {
+		return nil
+	}
+	return s.desk.settings.Applied().Workspaces
+}
+
+// planFor makes a network of places that a hook names, with what settings say of each.
+func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
+	said := w.settings()
+	var all []bailey.Endpoint
+	for _, e := range places {
+		if e = said.With(e); !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return egress.Plan(all)
+}
