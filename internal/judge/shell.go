@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	}
 	if hidden := c.masked(k, dir); hidden != "" {
 		file(hidden, false, "it lies among secrets or what Bailey itself goes by, and stays hidden from agents")
+	}
+	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
+		k.Opaque = bare(dir)
 	}
 	input := map[string]any{"command": text(k), "literal": k.Opaque == "", "cwd": dir}
 	if k.Opaque != "" {
@@ -73,6 +77,26 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		return parts
 	}
 	return append(parts, whole)
+}
+
+// bare says why git may take dir, or what it lies in, for a repository although there is no .git: it goes by the names of files,
+// and starts programs that a file config beside them names. What could become one while the line runs counts.
+func bare(dir string) string {
+	dir = real(dir) // git goes up from where it is
+	there := func(name ...string) bool {
+		_, err := os.Lstat(filepath.Join(append([]string{dir}, name...)...))
+		return err == nil
+	}
+	for {
+		switch up := filepath.Dir(dir); {
+		case there("HEAD"), there("commondir"), there("objects") && there("refs"):
+			return "git may take " + dir + " for a repository, and start what it says there"
+		case there(".git", "HEAD"), up == dir:
+			return ""
+		default:
+			dir = up
+		}
+	}
 }
 
 // text is a command as rules see it: its words alone, quoted where they have to be, or all of it where they do not say what it does.

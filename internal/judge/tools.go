@@ -1,9 +1,11 @@
 package judge
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"bailey"
 )
@@ -23,6 +25,16 @@ const ours = "mcp__bailey__"
 func (c Config) parts(e Event) ([]part, Verdict) {
 	if !filepath.IsAbs(e.Dir) {
 		return nil, deny("where the agent works was not told")
+	}
+	for _, key := range pathInputs[e.Tool] {
+		v, ok := c.own(e.Input[key])
+		if !ok {
+			return nil, deny("%s: %q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
+		}
+		if v != e.Input[key] {
+			e.Input = maps.Clone(e.Input)
+			e.Input[key] = v
+		}
 	}
 	file := func(p part, key string) ([]part, Verdict) {
 		if e.Input[key] == "" {
@@ -87,6 +99,23 @@ func tail(pattern string) string {
 		return "/"
 	}
 	return ""
+}
+
+// pathInputs are those of a tool's inputs that hold a path.
+var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"}, "Read": {"file_path"},
+	"NotebookEdit": {"notebook_path"}, "NotebookRead": {"notebook_path"}, "LS": {"path"}, "Grep": {"path"}, "Glob": {"path", "pattern"}}
+
+// own is a path as the agent's tools read it. Claude Code takes ~ for the home directory and cuts off what is blank around it.
+func (c Config) own(path string) (string, bool) {
+	blank := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' || r == 0 }
+	home, tilde := strings.CutPrefix(path, "~")
+	switch tilde = tilde && (home == "" || home[0] == '/'); {
+	case strings.TrimFunc(path, blank) != path:
+		return "", false
+	case tilde:
+		return c.Home + home, c.Home != ""
+	}
+	return path, true
 }
 
 // absolute reads a path as the agent's own tools do: without a shell, links not followed.
