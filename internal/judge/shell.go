@@ -23,7 +23,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		dir = absolute(start, k.Dir)
 	}
 	file := func(path string, writes bool, about string) {
-		p := part{id: read, dir: dir, input: map[string]any{"path": follow(dir, path)}, about: about}
+		p := part{id: read, dir: start, input: map[string]any{"path": follow(dir, path)}, about: about}
 		if writes {
 			p.id = write
 		}
@@ -47,7 +47,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	if verb := operator(k); verb != "" {
 		input["operator"] = verb
 	}
-	whole := part{id: shell, dir: dir, input: input, about: k.Opaque}
+	whole := part{id: shell, dir: start, input: input, about: k.Opaque}
 	switch {
 	case k.Opaque != "" || input["operator"] != nil || len(k.Words) == 0:
 		return append(parts, whole)
@@ -59,7 +59,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		file(where, false, "the shell would go there")
 		return parts
 	case slices.Contains(nothing, k.Words[0]):
-		return append(parts, part{id: read, dir: dir, input: map[string]any{"path": dir}})
+		return append(parts, part{id: read, dir: start, input: map[string]any{"path": dir}})
 	}
 	for _, m := range c.Catalog() {
 		inputs, ok := m.Match(k.Words)
@@ -72,7 +72,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 					in[p.Name] = follow(dir, v)
 				}
 			}
-			parts = append(parts, part{id: m.ID, dir: dir, input: in, instead: &whole})
+			parts = append(parts, part{id: m.ID, dir: start, input: in, instead: &whole})
 		}
 		return parts
 	}
