@@ -81,3 +81,18 @@ func TestAttackSpelling(t *testing.T) {
 		}
 	}
 }
+
+// TestAttackLetters: where .GIT is .git, rules see it as that.
+func TestAttackLetters(t *testing.T) {
+	for _, c := range []struct {
+		as         spelling
+		path, want string
+	}{
+		{folded, "/w/.GIT/Hooks/x", "/w/.git/Hooks/x"}, {folded, "/w/.Mcp.JSON", "/w/.mcp.json"}, {folded, "/w/sub/head", "/w/sub/HEAD"}, {loose, "/w/.git./config", "/w/.git/config"},
+		{loose, "/w/.ENVRC ", "/w/.envrc"}, {folded, "/w/.gitignore", "/w/.gitignore"}, {folded, "/", "/"}, {exact, "/w/.GIT/x", "/w/.GIT/x"},
+	} {
+		if got := filepath.ToSlash(spelt(filepath.FromSlash(c.path), c.as)); got != c.want {
+			t.Errorf("%s on %d: %s, want %s", c.path, c.as, got, c.want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	file := func(path string, writes bool, about string) {
 		p := part{id: read, dir: start, input: map[string]any{"path": follow(dir, path)}, about: about}
 		if writes {
-			p.id = write
+			p.id, p.input["path"] = write, spelt(follow(dir, path), letters)
 		}
 		parts = append(parts, p)
 	}
