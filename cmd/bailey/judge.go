@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -32,13 +33,18 @@ func (a *app) judgeVerb() *cobra.Command {
 		Long: `Read what Claude Code is about to do from stdin, decide it, and answer allow, ask or deny on stdout.
 Each decision leaves a receipt. Whatever goes wrong is a deny that says what to do; where not even that can be
 said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooked.md is the guide.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context(), judgePatience) },
 	})
 	return cmd
 }
 
-func (a *app) judgeClaude(ctx context.Context) error {
-	v, err := a.judged(ctx)
+// judgePatience is well below the minute after which Claude Code gives a hook up, and goes by its own rules.
+const judgePatience = 30 * time.Second
+
+func (a *app) judgeClaude(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v, err := a.inTime(ctx, a.judged)
 	if err != nil {
 		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
 		if hint := bailey.HintOf(err); hint != "" {
@@ -50,6 +56,25 @@ func (a *app) judgeClaude(ctx context.Context) error {
 		return exit(exitInput)
 	}
 	return nil
+}
+
+// inTime answers once ctx ends, whatever is still read or waited for: the process is about to end.
+func (a *app) inTime(ctx context.Context, decide func(context.Context) (judge.Verdict, error)) (judge.Verdict, error) {
+	type answer struct {
+		verdict judge.Verdict
+		err     error
+	}
+	said := make(chan answer, 1)
+	go func() {
+		v, err := decide(ctx)
+		said <- answer{v, err}
+	}()
+	select {
+	case one := <-said:
+		return one.verdict, one.err
+	case <-ctx.Done():
+		return judge.Verdict{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the question was not decided in time", Hint: "try again; bailey doctor says what is wrong"}
+	}
 }
 
 func (a *app) judged(ctx context.Context) (v judge.Verdict, err error) {

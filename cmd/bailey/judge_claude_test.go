@@ -101,7 +101,18 @@ func TestClaudeIsHooked(t *testing.T) {
 	m := &scripted{came: map[string]string{}, uses: []map[string]any{
 		file(filepath.Join(project, "allowed"), "x"), file(filepath.Join(home, "outside"), "x"), file(filepath.Join(project, ".git", "hooks", "pre-commit"), "x"),
 		shell("echo hi > redirected"), shell("touch asked"), shell("touch denied && bailey approve a-1"), shell("git status"),
+		file("~/tilde", "x"), file(" "+filepath.Join(home, "blank"), "x"), shell("tools/nice cat allowed"), // as Claude Code reads paths, and a program of the project's own
+		shell("cd docs && git status"), // a repository to git
 	}}
+	for name, text := range map[string]string{"tools/nice": "#!/bin/sh\ntouch ran\n", "docs/HEAD": "ref: refs/heads/main\n", "docs/objects/x": "", "docs/refs/x": "",
+		"docs/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch watched\n"} {
+		if err := os.MkdirAll(filepath.Join(project, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	env := append(os.Environ(), "HOME="+home, "BAILEY_HOME="+filepath.Join(home, ".bailey"), "PATH="+bin+":"+os.Getenv("PATH"), "ANTHROPIC_BASE_URL="+server.URL,
@@ -129,6 +140,7 @@ func TestClaudeIsHooked(t *testing.T) {
 	for name, want := range map[string]bool{
 		filepath.Join(project, "allowed"): true, filepath.Join(project, "redirected"): true, filepath.Join(home, "outside"): false,
 		filepath.Join(project, ".git/hooks/pre-commit"): false, filepath.Join(project, "asked"): false, filepath.Join(project, "denied"): false,
+		filepath.Join(home, "tilde"): false, filepath.Join(home, "blank"): false, filepath.Join(project, "ran"): false, filepath.Join(project, "docs", "watched"): false,
 	} {
 		if _, err := os.Stat(name); (err == nil) != want {
 			t.Errorf("%s: there %v, want %v", name, err == nil, want)

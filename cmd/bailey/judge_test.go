@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey/internal/judge"
 )
@@ -24,7 +25,7 @@ func TestJudgeFailsClosed(t *testing.T) {
 		}
 		var out bytes.Buffer
 		a := &app{stdin: strings.NewReader(in), stdout: &out, stderr: io.Discard}
-		if err := a.judgeClaude(context.Background()); err != nil || !strings.Contains(out.String(), `"permissionDecision":"deny"`) {
+		if err := a.judgeClaude(context.Background(), judgePatience); err != nil || !strings.Contains(out.String(), `"permissionDecision":"deny"`) {
 			t.Errorf("%.80q: %v %s", in, err, out.String())
 		}
 	}
@@ -34,11 +35,22 @@ func TestJudgeFailsClosed(t *testing.T) {
 	}
 }
 
+// TestJudgeAnswersInTime: what takes too long is a deny, since an agent does as it likes once it has given its hook up.
+func TestJudgeAnswersInTime(t *testing.T) {
+	in, hold := io.Pipe()
+	defer hold.Close()
+	var out bytes.Buffer
+	a := &app{stdin: in, stdout: &out, stderr: io.Discard}
+	if err := a.judgeClaude(context.Background(), time.Millisecond); err != nil || !strings.Contains(out.String(), `"permissionDecision":"deny"`) || !strings.Contains(out.String(), "in time") {
+		t.Errorf("%v %s", err, out.String())
+	}
+}
+
 // TestJudgeCannotAnswer: an answer that cannot be written ends with 2, which Claude Code takes for a deny.
 func TestJudgeCannotAnswer(t *testing.T) {
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader("{}"), stdout: full{}, stderr: &said}
-	if err := a.judgeClaude(context.Background()); err != exit(exitInput) || said.Len() == 0 {
+	if err := a.judgeClaude(context.Background(), judgePatience); err != exit(exitInput) || said.Len() == 0 {
 		t.Errorf("%v %q", err, said.String())
 	}
 }

@@ -118,6 +118,9 @@ func (r *reader) stmt(s *syntax.Stmt) error {
 	if err := r.node(s); err != nil {
 		return err
 	}
+	if s.Negated && r.changed { // what follows && runs where cd did not work
+		r.unsure = "where it runs is not known: write cd DIR && COMMAND"
+	}
 	if s.Background || s.Coprocess {
 		for i := from; i < len(r.commands); i++ {
 			r.commands[i].blur("it goes on in the background")

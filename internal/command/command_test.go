@@ -63,6 +63,11 @@ func TestParse(t *testing.T) {
 		{"git() { rm x; }; git status", "*; *git|status"}, {"alias git=rm; git status", "*alias|git=rm; *git|status"},
 		{"for i in a; do rm $i; done", "*"}, {"if a; then b; fi; c", "*; *c"}, {"[[ -f x ]]", "*"}, {"export PATH=x; git status", "*; *git|status"},
 		{"printf -v PATH x; git status", "*printf|-v|PATH|x; *git|status"}, {"printf x", "printf|x"}, {"{ a; } > x", "*"}, {"exec git status", "git|status"},
+		// a repository's own program of the name, cd that need not have worked, what zsh and bash read in words
+		{"./env a", "*./env|a"}, {"tools/nice git status", "*tools/nice|git|status"}, {"./sh -c a", "*./sh|-c|a"}, {"x/find . -exec a", "*x/find|.|-exec|a"}, {"/usr/bin/env a", "a"},
+		{"env ./timeout 5 a", "*./timeout|5|a"}, {"./cd x && a", "./cd|x; a"}, {"! cd x && a", "cd|x @x; *a @x"}, {"! { cd x; } && a", "cd|x @x; *a @x"},
+		{"cd x > y && a", "*cd|x y!; *a"}, {"cd x > /dev/null && a", "cd|x @x /dev/null!; a @x"}, {"cat a=~/x", "*cat"}, {"cat a=b:~/x", "*cat"}, {"cat 'a=~/x'", "cat|a=~/x"},
+		{"cat <1-9>.txt", "*cat 1-9 .txt!"},
 		// home
 		{"cat ~/x $HOME/x \"${HOME}/x\" '~/x'", "cat|/home/u/x|/home/u/x|/home/u/x|~/x"}, {"HOME=/; cat $HOME/x", "*; *cat"}, {"cat ${HOME#x}", "*cat"},
 		// files of the shell

@@ -61,8 +61,8 @@ func (r *reader) bare(v string, first, alone bool) (string, bool) {
 		}
 		tilde, v = r.home, v[1:]
 	}
-	if first && tilde == "" && strings.HasPrefix(v, "=") {
-		return "", false
+	if first && tilde == "" && strings.HasPrefix(v, "=") || strings.Contains(v, "=~") || strings.Contains(v, ":~") {
+		return "", false // bash reads NAME=~ as it does where a variable is set
 	}
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
@@ -121,6 +121,9 @@ func (r *reader) redirect(c *Command, n *syntax.Redirect) {
 	}
 	switch n.Op {
 	case syntax.RdrIn:
+		if strings.Trim(v, "0123456789-") == "" {
+			c.blur("zsh reads <1-9> as a pattern")
+		}
 		c.Files = append(c.Files, File{Path: v})
 	case syntax.DplIn, syntax.DplOut:
 		if strings.Trim(v, "0123456789-") != "" {

@@ -48,7 +48,16 @@ func (r *reader) program(c Command) error {
 	for range maxDepth {
 		name := path.Base(c.Words[0])
 		switch w, ok := wrappers[name]; {
+		case !system(c.Words[0]): // a repository may bring its own env
+			if ok || name == "find" || slices.Contains(shells, name) || slices.Contains(running, name) {
+				c.blur("a program of that name elsewhere may run something else")
+			}
+			r.add(c)
+			return nil
 		case c.Words[0] == "cd":
+			if slices.ContainsFunc(c.Files, func(f File) bool { return !path.IsAbs(f.Path) }) {
+				c.blur("its files are opened where the line was before")
+			}
 			r.cd(c)
 			c.blur(r.unsure)
 			r.add(c)
@@ -90,6 +99,12 @@ func (r *reader) program(c Command) error {
 	c.blur("it runs something else")
 	r.add(c)
 	return nil
+}
+
+// system tells whether a word starts what the system has of that name, as far as PATH does.
+func system(word string) bool {
+	dir, _ := path.Split(word)
+	return dir == "" || dir == "/bin/" || dir == "/usr/bin/"
 }
 
 // operands returns the command that a wrapper runs, and whether it sets variables; false where an option is not known.

@@ -173,11 +173,39 @@ func (g *grant) cover(h http.Header) {
 	for _, s := range g.entry.inject {
 		for _, values := range h {
 			for i, v := range values {
-				values[i] = strings.ReplaceAll(v, s.Value.Reveal(), s.Placeholder)
+				values[i] = s.cover(v)
 			}
 		}
 	}
 }
+
+// cover finds the value as it is, as urls have it, and in what Basic has encoded.
+func (s *secret) cover(v string) string {
+	value := s.Value.Reveal()
+	for _, as := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
+		v = strings.ReplaceAll(v, as, s.Placeholder)
+	}
+	for _, word := range strings.Fields(v) {
+		if pair, err := base64.StdEncoding.DecodeString(word); err == nil && bytes.Contains(pair, []byte(value)) {
+			pair = bytes.ReplaceAll(pair, []byte(value), []byte(s.Placeholder))
+			v = strings.ReplaceAll(v, word, base64.StdEncoding.EncodeToString(pair))
+		}
+	}
+	return v
+}
+
+// covered covers the heads that come before an answer's own (103, Early Hints).
+type covered struct {
+	http.ResponseWriter
+	g *grant
+}
+
+func (c covered) WriteHeader(code int) {
+	c.g.cover(c.Header())
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func (c covered) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // maxSearched is how much of a body is looked at for placeholders, in bytes. What stands further on is passed: a
 // placeholder is worth nothing by itself.

@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -70,6 +74,58 @@ func TestInject(t *testing.T) {
 	}
 	if got := fmt.Sprintf("%+v %v %#v", y.Proxy.secrets[0].Injection, y.Proxy.secrets[0].Value, y.events); strings.Contains(got, "s3cr3t") {
 		t.Errorf("printed: %s", got)
+	}
+}
+
+// TestAttackRepeated: a host that repeats what it got, in any part of an answer's head and as it was encoded, tells the cage the placeholder.
+func TestAttackRepeated(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
+		say := func(h http.Header, prefix string) {
+			h.Set(prefix+"Plain", r.Header.Get("Authorization"))
+			h.Set(prefix+"Location", "https://api.example.com/?"+r.URL.RawQuery)
+			h.Set(prefix+"Path", "/"+url.PathEscape(r.URL.Query().Get("key")))
+		}
+		say(rw.Header(), "Early-")
+		rw.WriteHeader(http.StatusEarlyHints)
+		say(rw.Header(), "X-")
+		rw.WriteHeader(200)
+		rw.(http.Flusher).Flush()
+		say(rw.Header(), http.TrailerPrefix+"Late-")
+	})
+	y := w.start(Config{Allow: allow("api.example.com:443"), Inject: []Injection{secretOf("api.example.com:443")}})
+	for _, basic := range []bool{false, true} {
+		var got []http.Header
+		r, _ := http.NewRequest("GET", "https://api.example.com/x?key="+held, nil)
+		if r.Header.Set("Authorization", "Bearer "+held); basic {
+			r.SetBasicAuth("git", held)
+		}
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			got = append(got, http.Header(h).Clone())
+			return nil
+		}}))
+		res, err := y.client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		got = append(got, res.Header, res.Trailer)
+		for i, part := range []string{"Early-", "X-", "Late-"} {
+			if i >= len(got) || got[i].Get(part+"Plain") == "" {
+				t.Fatalf("%s: %v", part, got)
+			}
+			for name, values := range got[i] {
+				text := strings.Join(values, " ")
+				if _, code, ok := strings.Cut(text, "Basic "); ok {
+					pair, _ := base64.StdEncoding.DecodeString(code)
+					text += string(pair)
+				}
+				if strings.Contains(text, "s3cr3t") {
+					t.Errorf("basic %v: %s: %s", basic, name, text)
+				}
+			}
+		}
 	}
 }
 

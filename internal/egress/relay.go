@@ -105,7 +105,8 @@ func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme 
 		Rewrite:        func(pr *httputil.ProxyRequest) { aim(pr, g, scheme) },
 		ModifyResponse: func(res *http.Response) error { g.cover(res.Header); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.fault(w, in, g, err) }}
-	proxy.ServeHTTP(w, out)
+	proxy.ServeHTTP(covered{w, g}, out)
+	g.cover(w.Header()) // what comes behind the body
 }
 
 // aim points a request at what was granted, whatever stands in it. The query stays as it was written.

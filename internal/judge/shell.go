@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,9 +23,9 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		dir = absolute(start, k.Dir)
 	}
 	file := func(path string, writes bool, about string) {
-		p := part{id: read, dir: dir, input: map[string]any{"path": follow(dir, path)}, about: about}
+		p := part{id: read, dir: start, input: map[string]any{"path": follow(dir, path)}, about: about}
 		if writes {
-			p.id = write
+			p.id, p.input["path"] = write, spelt(follow(dir, path), letters)
 		}
 		parts = append(parts, p)
 	}
@@ -36,6 +37,9 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	if hidden := c.masked(k, dir); hidden != "" {
 		file(hidden, false, "it lies among secrets or what Bailey itself goes by, and stays hidden from agents")
 	}
+	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
+		k.Opaque = bare(dir)
+	}
 	input := map[string]any{"command": text(k), "literal": k.Opaque == "", "cwd": dir}
 	if k.Opaque != "" {
 		input["why"] = k.Opaque
@@ -43,7 +47,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	if verb := operator(k); verb != "" {
 		input["operator"] = verb
 	}
-	whole := part{id: shell, dir: dir, input: input, about: k.Opaque}
+	whole := part{id: shell, dir: start, input: input, about: k.Opaque}
 	switch {
 	case k.Opaque != "" || input["operator"] != nil || len(k.Words) == 0:
 		return append(parts, whole)
@@ -55,7 +59,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		file(where, false, "the shell would go there")
 		return parts
 	case slices.Contains(nothing, k.Words[0]):
-		return append(parts, part{id: read, dir: dir, input: map[string]any{"path": dir}})
+		return append(parts, part{id: read, dir: start, input: map[string]any{"path": dir}})
 	}
 	for _, m := range c.Catalog() {
 		inputs, ok := m.Match(k.Words)
@@ -68,11 +72,31 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 					in[p.Name] = follow(dir, v)
 				}
 			}
-			parts = append(parts, part{id: m.ID, dir: dir, input: in, instead: &whole})
+			parts = append(parts, part{id: m.ID, dir: start, input: in, instead: &whole})
 		}
 		return parts
 	}
 	return append(parts, whole)
+}
+
+// bare says why git may take dir, or what it lies in, for a repository although there is no .git: it goes by the names of files,
+// and starts programs that a file config beside them names. What could become one while the line runs counts.
+func bare(dir string) string {
+	dir = real(dir) // git goes up from where it is
+	there := func(name ...string) bool {
+		_, err := os.Lstat(filepath.Join(append([]string{dir}, name...)...))
+		return err == nil
+	}
+	for {
+		switch up := filepath.Dir(dir); {
+		case there("HEAD"), there("commondir"), there("objects") && there("refs"):
+			return "git may take " + dir + " for a repository, and start what it says there"
+		case there(".git", "HEAD"), up == dir:
+			return ""
+		default:
+			dir = up
+		}
+	}
 }
 
 // text is a command as rules see it: its words alone, quoted where they have to be, or all of it where they do not say what it does.

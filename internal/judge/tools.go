@@ -1,9 +1,11 @@
 package judge
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"bailey"
 )
@@ -24,11 +26,25 @@ func (c Config) parts(e Event) ([]part, Verdict) {
 	if !filepath.IsAbs(e.Dir) {
 		return nil, deny("where the agent works was not told")
 	}
+	for _, key := range pathInputs[e.Tool] {
+		v, ok := c.own(e.Input[key])
+		if !ok {
+			return nil, deny("%s: %q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
+		}
+		if v != e.Input[key] {
+			e.Input = maps.Clone(e.Input)
+			e.Input[key] = v
+		}
+	}
 	file := func(p part, key string) ([]part, Verdict) {
 		if e.Input[key] == "" {
 			return nil, deny("%s without %s", e.Tool, key)
 		}
-		p.input, p.dir = map[string]any{"path": real(absolute(e.Dir, e.Input[key]))}, e.Dir
+		path := real(absolute(e.Dir, e.Input[key]))
+		if p.id != read {
+			path = spelt(path, letters)
+		}
+		p.input, p.dir = map[string]any{"path": path}, e.Dir
 		return []part{p}, Verdict{}
 	}
 	switch e.Tool {
@@ -87,6 +103,52 @@ func tail(pattern string) string {
 		return "/"
 	}
 	return ""
+}
+
+// pathInputs are those of a tool's inputs that hold a path.
+var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"}, "Read": {"file_path"},
+	"NotebookEdit": {"notebook_path"}, "NotebookRead": {"notebook_path"}, "LS": {"path"}, "Grep": {"path"}, "Glob": {"path", "pattern"}}
+
+// own is a path as the agent's tools read it. Claude Code takes ~ for the home directory and cuts off what is blank around it.
+func (c Config) own(path string) (string, bool) {
+	blank := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' || r == 0 }
+	home, tilde := strings.CutPrefix(path, "~")
+	switch tilde = tilde && (home == "" || home[0] == '/'); {
+	case strings.TrimFunc(path, blank) != path:
+		return "", false
+	case tilde:
+		return c.Home + home, c.Home != ""
+	}
+	return path, true
+}
+
+// guarded are names that rules know, which file systems of macOS and Windows know in other spellings too.
+var guarded = []string{".git", ".bailey", ".claude", ".vscode", ".idea", ".mcp.json", ".envrc", "HEAD", "commondir"}
+
+// spelling is what a system's file names have of their own.
+type spelling int
+
+const (
+	exact  spelling = iota
+	folded          // large letters are small ones
+	loose           // and dots and blanks at the end are nothing
+)
+
+// spelt is a path with such names in the one spelling that rules have.
+func spelt(path string, as spelling) string {
+	if as == exact {
+		return path
+	}
+	parts := strings.Split(path, string(filepath.Separator))
+	for i, part := range parts {
+		if as == loose {
+			part = strings.TrimRight(part, ". ")
+		}
+		if at := slices.IndexFunc(guarded, func(name string) bool { return strings.EqualFold(name, part) }); at >= 0 {
+			parts[i] = guarded[at]
+		}
+	}
+	return strings.Join(parts, string(filepath.Separator))
 }
 
 // absolute reads a path as the agent's own tools do: without a shell, links not followed.

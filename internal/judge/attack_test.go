@@ -1,0 +1,98 @@
+package judge
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"bailey"
+)
+
+// TestAttackRepository: git takes a directory for a repository that has no .git, and starts what its config says. A
+// repository of somebody's may hold such a one, or the agent write it; git is asked about there, and in all that lies in it.
+func TestAttackRepository(t *testing.T) {
+	y := newYard(t)
+	for _, c := range []struct{ dir, holds string }{{"bare", "HEAD"}, {"linked", "commondir"}, {"soon", "objects refs"}} {
+		var made []string
+		switch c.holds {
+		case "objects refs":
+			made = []string{"objects/x", "refs/x"}
+		default:
+			made = []string{c.holds, "sub/x"}
+		}
+		for _, name := range made {
+			name = filepath.Join(y.dir, c.dir, name)
+			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte("ref: refs/heads/x\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, line := range []string{"cd " + c.dir + " && git status", "cd " + filepath.Dir(filepath.Join(c.dir, made[1])) + " && git log", "(cd " + c.dir + " && git diff)",
+			"sh -c 'cd " + c.dir + " && git show'", "cd " + c.dir + " && /usr/bin/git branch"} {
+			if v := y.judge("Bash", "command", line); v.Effect != bailey.Ask {
+				t.Errorf("%s (%s): %s by %v", line, c.holds, v.Effect, y.ids())
+			}
+		}
+	}
+	if err := os.Symlink("bare/sub", y.dir+"/inward"); err != nil {
+		t.Fatal(err)
+	}
+	if v := y.judge("Bash", "command", "cd inward && git status"); v.Effect != bailey.Ask {
+		t.Errorf("through a link: %s by %v", v.Effect, y.ids())
+	}
+	for _, line := range []string{"git status", "cd sub && git log"} {
+		if v := y.judge("Bash", "command", line); v.Effect != bailey.Allow {
+			t.Errorf("%s: %s %s", line, v.Effect, v.Reason)
+		}
+	}
+}
+
+// TestAttackWords: no word that a program takes otherwise than its pattern gets past it, and nothing that is read leads on to elsewhere.
+func TestAttackWords(t *testing.T) {
+	y := newYard(t)
+	for _, line := range []string{
+		"grep --color root /etc/passwd", "ls --color /etc", "ls --color " + y.Home, // a value only behind =
+		"grep -R x .", "grep -nR x", "tools/nice cat x", "./sh -c 'cat x'", "! cd nosuch && cat x",
+	} {
+		if v := y.judge("Bash", "command", line); v.Effect == bailey.Allow {
+			t.Errorf("%s is allowed by %v", line, y.ids())
+		}
+	}
+	if v := y.judge("Bash", "command", "ls --color=never sub"); v.Effect != bailey.Allow {
+		t.Errorf("%s %s", v.Effect, v.Reason)
+	}
+}
+
+// TestAttackSpelling: a path is what the agent's own tools make of it, which cut blanks off and know ~, and nothing else.
+func TestAttackSpelling(t *testing.T) {
+	y := newYard(t)
+	for _, c := range []struct{ tool, key string }{{"Read", "file_path"}, {"Write", "file_path"}, {"NotebookEdit", "notebook_path"}, {"LS", "path"}, {"Grep", "path"}, {"Glob", "path"}, {"Glob", "pattern"}} {
+		for _, path := range []string{"~", "~/x", "~/.ssh/id", " /etc/passwd", "\t~/x", "\u00a0/etc/x", "\ufeff/etc/x", " x", "x ", "x\n", "\u2028x", "~\x00"} {
+			if v := y.judge(c.tool, c.key, path); v.Effect != bailey.Deny {
+				t.Errorf("%s %s %q: %s by %v", c.tool, c.key, path, v.Effect, y.asked)
+			}
+		}
+	}
+	for _, c := range [][3]string{{"Read", "file_path", "a b~"}, {"Grep", "pattern", " ~/x "}} {
+		if v := y.judge(c[0], c[1], c[2]); v.Effect != bailey.Allow {
+			t.Errorf("%v: %s %s", c, v.Effect, v.Reason)
+		}
+	}
+}
+
+// TestAttackLetters: where .GIT is .git, rules see it as that.
+func TestAttackLetters(t *testing.T) {
+	for _, c := range []struct {
+		as         spelling
+		path, want string
+	}{
+		{folded, "/w/.GIT/Hooks/x", "/w/.git/Hooks/x"}, {folded, "/w/.Mcp.JSON", "/w/.mcp.json"}, {folded, "/w/sub/head", "/w/sub/HEAD"}, {loose, "/w/.git./config", "/w/.git/config"},
+		{loose, "/w/.ENVRC ", "/w/.envrc"}, {folded, "/w/.gitignore", "/w/.gitignore"}, {folded, "/", "/"}, {exact, "/w/.GIT/x", "/w/.GIT/x"},
+	} {
+		if got := filepath.ToSlash(spelt(filepath.FromSlash(c.path), c.as)); got != c.want {
+			t.Errorf("%s on %d: %s, want %s", c.path, c.as, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package judge
+
+const letters = folded

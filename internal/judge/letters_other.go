@@ -1,0 +1,5 @@
+//go:build !darwin && !windows
+
+package judge
+
+const letters = exact
