@@ -84,7 +84,7 @@ func TestQuarantine(t *testing.T) {
 	if to, err := os.Readlink(filepath.Join(got.Dir, ".vscode")); err != nil || to != outside {
 		t.Error(to, err)
 	}
-	for _, name := range []string{filepath.Join(outside, "precious"), filepath.Join(project, ".envrc"), filepath.Join(project, "other"), filepath.Join(got.Dir, "bailey-manifest.json")} {
+	for _, name := range []string{filepath.Join(outside, "precious"), filepath.Join(project, ".envrc"), filepath.Join(project, "other"), got.Dir + ".json"} {
 		if _, err := os.Stat(name); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,163 @@
+package wrap
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMovesNothingOutside: who still works in the project can put links where directories were when the walk saw them. What
+// they lead to is neither moved nor changed, nor is anything put there.
+func TestMovesNothingOutside(t *testing.T) {
+	project, outside, into := t.TempDir(), t.TempDir(), t.TempDir()
+	put(t, outside, ".claude/precious", "er/.claude/precious")
+	os.Chmod(outside, 0o500)
+	defer os.Chmod(outside, 0o700)
+	os.MkdirAll(filepath.Join(project, "a"), 0o755)
+	os.Symlink(outside, filepath.Join(project, "deep"))
+	os.Symlink(outside, filepath.Join(project, "a", "deep"))
+	for _, path := range []string{"deep/.claude", "deep/er/.claude", "a/deep/.claude"} {
+		if err := move(project, path, into); err == nil {
+			t.Errorf("%s was moved", path)
+		}
+	}
+	put(t, project, "b/.git/config")
+	os.Symlink(outside, filepath.Join(into, "b"))
+	if err := move(project, "b/.git/config", into); err == nil {
+		t.Error("it was put through a link")
+	}
+	var names []string
+	for _, dir := range []string{outside, filepath.Join(outside, "er")} {
+		list, _ := os.ReadDir(dir)
+		for _, e := range list {
+			names = append(names, e.Name())
+		}
+	}
+	info, _ := os.Stat(outside)
+	if !slices.Equal(names, []string{".claude", "er", ".claude"}) || info.Mode().Perm() != 0o500 {
+		t.Error(names, info.Mode())
+	}
+}
+
+// TestSettleAgain: a run whose end did not come to its end is settled again, and what was put away the first time is in no way
+// of that: neither a link in quarantine, nor a name that is taken there.
+func TestSettleAgain(t *testing.T) {
+	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
+	put(t, outside, "config")
+	r, _ := begin(t, s, project, false)
+	os.Mkdir(filepath.Join(project, "x"), 0o755)
+	os.Symlink(outside, filepath.Join(project, "x/.git"))
+	put(t, project, ".envrc")
+	first := *r
+	if _, err := first.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, project, "x/.git/config", ".envrc")
+	r.lock, _ = os.CreateTemp(t.TempDir(), "")
+	os.WriteFile(s.record(r.ID), nil, 0o600)
+	got, err := r.Settle()
+	if err != nil || !slices.Equal(got.Moved, []string{".envrc", "x/.git/config"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+	if b, _ := os.ReadFile(filepath.Join(outside, "config")); string(b) != "config" {
+		t.Errorf("outside is %q", b)
+	}
+}
+
+// TestQuarantineOfAwkwardNames: no name keeps another from being put away.
+func TestQuarantineOfAwkwardNames(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, _ := begin(t, s, project, false)
+	put(t, project, "bailey-manifest.json/.envrc", "z/.envrc", "-rf/.envrc", "new\nline/.envrc", "quo'te/.envrc", "esc\x1b[2J/.envrc")
+	here, _ := os.Getwd()
+	defer os.Chdir(here)
+	os.Chdir(project)
+	for range 40 { // beyond PATH_MAX
+		name := "\x01" + strings.Repeat("d", 200)
+		os.Mkdir(name, 0o755)
+		if err := syscall.Chdir(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.WriteFile(".envrc", nil, 0o644)
+	os.Chdir(here)
+	got, err := r.Settle()
+	if err != nil || len(got.Moved) != 7 || len(got.Unseen) > 0 {
+		t.Errorf("%d %q %v", len(got.Moved), got.Unseen, err)
+	}
+	if now, err := Guarded(project); err != nil || len(now.Paths) > 0 {
+		t.Errorf("%d are left, %v", len(now.Paths), err)
+	}
+}
+
+// TestGuardedOfManyAndDeep: at the end nothing is too much, and what is too deep is said.
+func TestGuardedOfManyAndDeep(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, home := begin(t, s, project, false)
+	for i := range 3000 {
+		put(t, project, fmt.Sprintf("d%d/.envrc", i))
+	}
+	here, _ := os.Getwd()
+	defer os.Chdir(here)
+	for _, dir := range []string{project, home} {
+		os.Chdir(dir)
+		for range 3000 {
+			os.Mkdir("d", 0o755)
+			if err := syscall.Chdir("d"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		os.WriteFile(".envrc", nil, 0o644)
+	}
+	os.Chdir(here)
+	syscall.Mkfifo(filepath.Join(project, "fifo"), 0o644)
+	defer func(n int) { maxEntries = n }(maxEntries)
+	maxEntries = 100
+	got, err := r.Settle()
+	if err != nil || len(got.Moved) != 3000 || len(got.Unseen) != 1 {
+		t.Errorf("%d %d %v", len(got.Moved), len(got.Unseen), err)
+	}
+	if lines := got.Words(project); len(lines) > 2*maxWords+4 {
+		t.Errorf("%d lines", len(lines))
+	}
+	if _, err := os.Lstat(home); err == nil {
+		t.Error("the home is still there")
+	}
+	if _, err := Guarded(project); err == nil {
+		t.Error("a project of any size is begun with")
+	}
+}
+
+// TestLinksIntoKeptHomes: a directory of the project that is a link to what the agent wrote in its home would be taken for the
+// project's own by who follows it, with a repository's configuration and all.
+func TestLinksIntoKeptHomes(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, home := begin(t, s, project, true)
+	put(t, home, "x/.git/config")
+	os.Symlink(filepath.Join(home, "x"), filepath.Join(project, "docs"))
+	os.Symlink("docs", filepath.Join(project, "two"))
+	os.Symlink(filepath.Join("..", filepath.Base(project), "sub"), filepath.Join(project, "fine"))
+	os.Symlink("/proc/self/root"+home, filepath.Join(project, "round"))
+	os.Symlink("/usr/bin/env", filepath.Join(project, "env"))
+	got, err := r.Settle()
+	if err != nil || !slices.Equal(got.Moved, []string{"docs", "round", "two"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestProjectMoved: a project that is no longer where it was is not taken for one in which nothing appeared.
+func TestProjectMoved(t *testing.T) {
+	dir, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	project := filepath.Join(dir, "one")
+	put(t, project, "x")
+	r, _ := begin(t, s, project, false)
+	put(t, project, ".envrc")
+	os.Rename(project, filepath.Join(dir, "two"))
+	if got, err := r.Settle(); err != nil || len(got.Unseen) != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
