@@ -119,6 +119,7 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	w.run = nil
 	w.tell(s, w.project.Path)
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
+	end.bound()
 	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
 	if err != nil {
 		return exit, err
@@ -218,16 +219,20 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 type refusals struct {
 	mu     sync.Mutex // guards what follows
 	lines  []refusal
+	size   int // of lines, as they are written
 	untold int64
 }
 
 func (r *refusals) add(l refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.lines) == maxRefusals {
+	l = l.clipped()
+	n := entryBytes(l)
+	if len(r.lines) == maxRefusals || r.size+n > maxRefused {
 		r.untold++
 		return
 	}
+	r.size += n
 	r.lines = append(r.lines, l)
 }
 
@@ -235,7 +240,7 @@ func (r *refusals) take() (lines []refusal, untold int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines, untold = r.lines, r.untold
-	r.lines, r.untold = nil, 0
+	r.lines, r.size, r.untold = nil, 0, 0
 	return lines, untold
 }
 
