@@ -22,7 +22,10 @@ const (
 )
 
 // innerVerbs are what an agent inside the wall may say: calls, how to word one, and what its own hook asks. Nothing that shows other sessions.
-var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", "judge"}
+var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
+
+// judgeVerb is what the hook of an agent asks.
+const judgeVerb = "judge"
 
 // maxInner bounds what an agent inside the wall has open at once.
 const maxInner = 64
@@ -125,6 +128,8 @@ func (n *Inner) admit(q Query) (Query, error) {
 		out.Call, out.Args, out.Session = q.Call, nil, n.Client.Session
 	case "mcp":
 		out.Args, out.Session = nil, n.Client.Session
+	case judgeVerb: // each part of what it decides is a call, and has a receipt
+		out.Session = n.Client.Session
 	}
 	return out, nil
 }
