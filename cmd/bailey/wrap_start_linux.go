@@ -67,7 +67,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 		return err
 	}
 	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
-	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, exec.LookPath)
+	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, exec.LookPath)
 	w.job = j
 	return nil
 }

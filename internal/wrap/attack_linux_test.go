@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"bailey"
 )
 
 // TestMovesNothingOutside: who still works in the project can put links where directories were when the walk saw them. What
@@ -159,5 +161,55 @@ func TestProjectMoved(t *testing.T) {
 	os.Rename(project, filepath.Join(dir, "two"))
 	if got, err := r.Settle(); err != nil || len(got.Unseen) != 1 {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestTreesOfAProgramInTheProject: an agent that is installed in its project could put links there, and have the next cage show
+// what they lead to.
+func TestTreesOfAProgramInTheProject(t *testing.T) {
+	dir := t.TempDir()
+	project := filepath.Join(dir, "project")
+	put(t, dir, "private/notes", "private/node_modules/x/cli.js", "node")
+	put(t, project, "node_modules/agent/cli.js", "node_modules/.bin/keep")
+	os.WriteFile(filepath.Join(project, "node_modules/agent/cli.js"), []byte("#!/usr/bin/env node\n"), 0o755)
+	bin := filepath.Join(project, "node_modules/.bin")
+	os.Symlink("../agent/cli.js", filepath.Join(bin, "agent"))
+	os.Symlink(filepath.Join(dir, "private/notes"), filepath.Join(bin, "node"))
+	os.Symlink(filepath.Join(dir, "private/node_modules/x/cli.js"), filepath.Join(bin, "other"))
+	look := func(string) (string, error) { return filepath.Join(dir, "node"), nil }
+	for name, want := range map[string][]string{"agent": {"project/node_modules/.bin/agent", "project/node_modules", "node"}, "other": nil} {
+		trees, _ := Trees("/opt/bailey", filepath.Join(bin, name), project, look)
+		var got []string
+		for _, tree := range trees {
+			if name, ok := strings.CutPrefix(tree.Path, dir+"/"); ok {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestKeptHomeStaysOfUse: what an agent made of its home keeps nobody from the next run.
+func TestKeptHomeStaysOfUse(t *testing.T) {
+	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
+	r, home := begin(t, s, project, true)
+	os.Chmod(home, 0o755)
+	os.Symlink(outside, filepath.Join(home, ".tmp"))
+	if _, err := r.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	r, home = begin(t, s, project, true)
+	defer r.Settle()
+	if err := Furnish(home, nil); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(filepath.Join(home, ".tmp")); err != nil || !info.IsDir() {
+		t.Error(info, err)
+	}
+	os.Symlink(outside, filepath.Join(home, ".codex"))
+	if err := Furnish(home, map[string]string{".codex/x": ""}); bailey.HintOf(err) == "" {
+		t.Error("no hint:", err)
 	}
 }

@@ -4,6 +4,7 @@ package wrap
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"bailey"
 )
 
 // move takes what is at path in a project into dir, where it has the same path. A symbolic link is moved as what it is. All goes by
@@ -209,19 +212,22 @@ func Furnish(home string, files map[string]string) error {
 		return err
 	}
 	defer root.Close()
+	if info, err := root.Lstat(".tmp"); err == nil && !info.IsDir() {
+		root.Remove(".tmp")
+	}
 	if err := root.MkdirAll(".tmp", 0o700); err != nil {
-		return err
+		return unfurnished(home, ".tmp", err)
 	}
 	for name, text := range files {
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			return err
+			return unfurnished(home, name, err)
 		}
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
-			return err
+			return unfurnished(home, name, err)
 		}
 		_, err = f.WriteString(text)
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -229,4 +235,9 @@ func Furnish(home string, files map[string]string) error {
 		}
 	}
 	return nil
+}
+
+func unfurnished(home, name string, err error) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s cannot be made in the agent's home %s", name, home), Err: err,
+		Hint: "remove what is in its place, or leave out --keep-home"}
 }

@@ -63,6 +63,9 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		home = s.in("fresh", r.ID)
 		r.Fresh = home
 	}
+	if info, err := os.Lstat(home); err == nil && info.IsDir() {
+		os.Chmod(home, 0o700) // an agent can change the mode of its own; own looks whose it is
+	}
 	for _, dir := range []string{s.in(), s.in("runs"), s.in("quarantine"), filepath.Dir(home), home} {
 		if err := own(dir); err != nil {
 			return nil, "", err

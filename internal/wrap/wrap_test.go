@@ -198,7 +198,7 @@ func TestTrees(t *testing.T) {
 		"v22/bin/agent":    {"v22/bin/agent", "v22/lib/node_modules", "v22/bin/node"},
 		".local/bin/agent": {".local/bin/agent"},
 	} {
-		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), none)
+		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), "/project", none)
 		var got []string
 		for _, tree := range trees {
 			if name, ok := strings.CutPrefix(tree.Path, dir+"/"); ok {
