@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -191,6 +192,20 @@ const (
 	maxRefused = 40 << 10 // of an entry's refusals
 	maxPhrase  = 512      // runes of one
 )
+
+func (w *wrapEnding) hide(veil *strings.Replacer) {
+	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {
+		*list = slices.Clone(*list)
+		for i, path := range *list {
+			(*list)[i] = veil.Replace(path)
+		}
+	}
+}
+
+func (l refusal) hidden(veil *strings.Replacer) refusal {
+	l.Target, l.Reason, l.Hint = veil.Replace(l.Target), veil.Replace(l.Reason), veil.Replace(l.Hint)
+	return l
+}
 
 func (w *wrapEnding) bound() {
 	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {

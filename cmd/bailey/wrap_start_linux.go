@@ -119,6 +119,7 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	w.run = nil
 	w.tell(s, w.project.Path)
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
+	end.hide(w.veil())
 	end.bound()
 	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
 	if err != nil {
@@ -189,11 +190,27 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-ended }
 }
 
+// veil puts names in place of the values that the agent was given: it can make files and ask for hosts that are called so.
+func (w *wrapped) veil() *strings.Replacer {
+	var pairs []string
+	for _, v := range w.secret {
+		name := nameOf(v)
+		if value := strings.TrimPrefix(v, name+"="); len(value) >= leastSecret {
+			pairs = append(pairs, value, "["+name+"]", strings.ToLower(value), "["+name+"]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // report has refusals stand in the ledger as they come, twice a second at most.
 func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 	ctx, id := context.WithoutCancel(ctx), w.run.ID
+	veil := w.veil()
 	flush := func() {
 		if lines, untold := r.take(); len(lines) > 0 || untold > 0 {
+			for i := range lines {
+				lines[i] = lines[i].hidden(veil)
+			}
 			act(ctx, w.client, w.op, wrapRefused, map[string]any{"wrap": wrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{})
 		}
 	}
