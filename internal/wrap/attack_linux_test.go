@@ -213,3 +213,52 @@ func TestKeptHomeStaysOfUse(t *testing.T) {
 		t.Error("no hint:", err)
 	}
 }
+
+// TestRecordsAreWhole: whoever looks for runs that were killed finds a record that is written or none, and those of a directory
+// above or below too, for they are of the same files.
+func TestRecordsAreWhole(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, "sub/x")
+	if err := own(s.in("runs")); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			list, err := s.Left("/elsewhere")
+			if err != nil || len(list) > 0 {
+				done <- fmt.Errorf("%v %w", list, err)
+				return
+			}
+		}
+	}()
+	for range 200 {
+		r, _, err := s.Begin("claude", project, Found{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Settle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	r, _ := begin(t, s, project, false)
+	put(t, project, "sub/.envrc")
+	r.lock.Close()
+	list, err := s.Left(filepath.Join(project, "sub"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if got, err := list[0].Settle(); err != nil || !slices.Equal(got.Moved, []string{"sub/.envrc"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}

@@ -71,7 +71,9 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 			return nil, "", err
 		}
 	}
-	if r.lock, err = os.OpenFile(s.record(r.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
+	// It has its name once it is whole and held: whoever looks meanwhile would take it for that of a run that was killed.
+	unnamed := s.record(r.ID) + ".new"
+	if r.lock, err = os.OpenFile(unnamed, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
 		return nil, "", unwritten(s, err)
 	}
 	b, err := json.Marshal(r)
@@ -84,8 +86,11 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	if err == nil {
 		err = r.lock.Sync()
 	}
+	if err == nil {
+		err = os.Rename(unnamed, s.record(r.ID))
+	}
 	if err != nil {
-		os.Remove(s.record(r.ID))
+		os.Remove(unnamed)
 		r.lock.Close()
 		return nil, "", unwritten(s, err)
 	}
@@ -124,7 +129,7 @@ func newID() string {
 	return "w-" + hex.EncodeToString(b[:])
 }
 
-// Left are runs of a project that were killed, each held until Settle; of every project where that is "".
+// Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
 func (s State) Left(project string) (list []*Run, err error) {
 	names, err := filepath.Glob(s.in("runs", "w-*.json"))
 	for _, name := range names {
@@ -139,13 +144,17 @@ func (s State) Left(project string) (list []*Run, err error) {
 			f.Close() // it is under way
 			continue
 		}
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			f.Close() // it was settled since it was opened
+			continue
+		}
 		r := &Run{state: s, lock: f}
 		if err := json.NewDecoder(f).Decode(r); err != nil || s.record(r.ID) != name {
 			f.Close()
 			return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
 				Hint: "look through the project for what its name says was left, then remove the file"}
 		}
-		if project != "" && r.Project != project {
+		if project != "" && !within(project, r.Project) && !within(r.Project, project) {
 			f.Close()
 			continue
 		}

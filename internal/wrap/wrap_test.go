@@ -130,7 +130,7 @@ func TestKilledRunIsFound(t *testing.T) {
 	}
 	put(t, project, ".envrc")
 	r.lock.Close() // as when the process is killed
-	if list, err := s.Left(filepath.Join(project, "other")); err != nil || len(list) > 0 {
+	if list, err := s.Left(project + "-other"); err != nil || len(list) > 0 {
 		t.Error("another project's:", list, err)
 	}
 	list, err := s.Left(project)
