@@ -30,7 +30,7 @@ socket. It reaches its model, what settings.yaml lists under network for wrap, a
 place is refused with a reason. Bailey's own calls are its one way to more, by a socket that knows nothing else.
 
 The project is the top of the git repository, or the current directory. In it .git/config, .git/hooks, .bailey/,
-.mcp.json, .claude/, .envrc, .vscode/ and .idea/ stay as they are; what appears under such a name is moved out of the
+.mcp.json, .claude/, .envrc, .vscode/, .idea/ and their like stay as they are; what appears under such a name is moved out of the
 project when the agent has ended, and you are told how to have it back.
 
 Its home is new each time; --keep-home keeps one for the project, below ~/.local/state/bailey-wrap.

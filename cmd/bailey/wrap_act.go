@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -162,14 +163,12 @@ func (s *stack) wrapRefused(ctx context.Context, q gateway.Query, from bailey.Ca
 		return nil, err
 	}
 	w.At = time.Now().UTC()
-	if len(w.Lines) > maxRefusals {
-		w.Untold += int64(len(w.Lines) - maxRefusals)
-		w.Lines = w.Lines[:maxRefusals]
-	}
+	w.bound()
 	for i := range w.Lines {
 		l := &w.Lines[i]
 		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID, l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
 	}
+	w.bound()
 	return struct{}{}, s.scribe.note(ctx, wrapRefused, w)
 }
 
@@ -183,6 +182,79 @@ type wrapEnding struct {
 	Dir      string              `json:"quarantine,omitempty"`
 	Unseen   []string            `json:"unseen,omitempty"`
 	Changed  []string            `json:"changed,omitempty"`
+	More     int                 `json:"more,omitempty"` // paths beyond those that are named
+}
+
+// An agent chooses these names and words, and an entry that they fill is none. So an event has a part of them, by the bytes
+// that they take as they are written.
+const (
+	maxNamed   = 8 << 10  // of each list of paths
+	maxRefused = 40 << 10 // of an entry's refusals
+	maxPhrase  = 512      // runes of one
+)
+
+func (w *wrapEnding) hide(veil *strings.Replacer) {
+	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {
+		*list = slices.Clone(*list)
+		for i, path := range *list {
+			(*list)[i] = veil.Replace(path)
+		}
+	}
+}
+
+func (l refusal) hidden(veil *strings.Replacer) refusal {
+	l.Target, l.Reason, l.Hint = veil.Replace(l.Target), veil.Replace(l.Reason), veil.Replace(l.Hint)
+	return l
+}
+
+func (w *wrapEnding) bound() {
+	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {
+		all := *list
+		few, size := []string{}, 0
+		for _, path := range all {
+			path = clipped(path)
+			if size += entryBytes(path); size > maxNamed {
+				break
+			}
+			few = append(few, path)
+		}
+		*list = few
+		w.More += len(all) - len(few)
+	}
+}
+
+func (l refusal) clipped() refusal {
+	l.Target, l.Reason, l.Hint = clipped(l.Target), clipped(l.Reason), clipped(l.Hint)
+	return l
+}
+
+func clipped(s string) string {
+	if len(s) <= maxPhrase {
+		return s
+	}
+	if r := []rune(s[:min(len(s), 4*maxPhrase)]); len(r) > maxPhrase {
+		return string(r[:maxPhrase]) + "…"
+	}
+	return s
+}
+
+// entryBytes is how many bytes v takes in an entry.
+func entryBytes(v any) int {
+	b, _ := json.Marshal(v)
+	return len(b) + 1
+}
+
+func (w *wrapRefusals) bound() {
+	all, size := w.Lines, 0
+	w.Lines = nil
+	for _, l := range all {
+		l = l.clipped()
+		if size += entryBytes(l); size > maxRefused || len(w.Lines) == maxRefusals {
+			break
+		}
+		w.Lines = append(w.Lines, l)
+	}
+	w.Untold += int64(len(all) - len(w.Lines))
 }
 
 func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
@@ -191,7 +263,6 @@ func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) 
 		return nil, err
 	}
 	w.At = time.Now().UTC()
-	const most = 200
-	w.Moved, w.Unseen, w.Changed = w.Moved[:min(len(w.Moved), most)], w.Unseen[:min(len(w.Unseen), most)], w.Changed[:min(len(w.Changed), most)]
+	w.bound()
 	return struct{}{}, s.scribe.note(ctx, wrapEnd, w)
 }

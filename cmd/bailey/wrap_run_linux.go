@@ -59,7 +59,7 @@ func (a *app) wrap(ctx context.Context, words wrapping, argv []string) (err erro
 	if err := w.leftOver(); err != nil {
 		return err
 	}
-	if w.before, err = wrap.Guarded(w.project.Path); err == nil {
+	if w.before, err = wrap.Guarded(w.project.Path, string(w.state)); err == nil {
 		err = w.before.Refused(w.project.Path)
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 		return err
 	}
 	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
-	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, os.Getenv("PATH"), exec.LookPath)
+	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, os.Getenv("PATH"), exec.LookPath)
 	w.job = j
 	return nil
 }
@@ -123,6 +123,8 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 		fmt.Fprintf(w.stderr, "bailey: it was refused %s on its way out: bailey wrap --log shows them, and what would allow each\n", counts(int(n), "connection"))
 	}
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
+	end.hide(w.veil())
+	end.bound()
 	err = errors.Join(err, serr, act(context.WithoutCancel(ctx), w.client, w.op, wrapEnd, map[string]any{"wrap": end}, &struct{}{}))
 	if err != nil {
 		return exit, err
@@ -192,11 +194,27 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-ended }
 }
 
+// veil puts names in place of the values that the agent was given: it can make files and ask for hosts that are called so.
+func (w *wrapped) veil() *strings.Replacer {
+	var pairs []string
+	for _, v := range w.secret {
+		name := nameOf(v)
+		if value := strings.TrimPrefix(v, name+"="); len(value) >= leastSecret {
+			pairs = append(pairs, value, "["+name+"]", strings.ToLower(value), "["+name+"]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // report has refusals stand in the ledger as they come, twice a second at most.
 func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 	ctx, id := context.WithoutCancel(ctx), w.run.ID
+	veil := w.veil()
 	flush := func() {
 		if lines, untold := r.take(); len(lines) > 0 || untold > 0 {
+			for i := range lines {
+				lines[i] = lines[i].hidden(veil)
+			}
 			act(ctx, w.client, w.op, wrapRefused, map[string]any{"wrap": wrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{})
 		}
 	}
@@ -222,16 +240,20 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 type refusals struct {
 	mu     sync.Mutex // guards what follows
 	lines  []refusal
+	size   int // of lines, as they are written
 	untold int64
 }
 
 func (r *refusals) add(l refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.lines) == maxRefusals {
+	l = l.clipped()
+	n := entryBytes(l)
+	if len(r.lines) == maxRefusals || r.size+n > maxRefused {
 		r.untold++
 		return
 	}
+	r.size += n
 	r.lines = append(r.lines, l)
 }
 
@@ -239,7 +261,7 @@ func (r *refusals) take() (lines []refusal, untold int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines, untold = r.lines, r.untold
-	r.lines, r.untold = nil, 0
+	r.lines, r.size, r.untold = nil, 0, 0
 	return lines, untold
 }
 

@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"bailey"
+	"bailey/pack"
 )
 
 func inner() *Inner {
@@ -70,5 +73,54 @@ func TestWallSessionIsTheAgents(t *testing.T) {
 	s.enter(t.Context(), own, localAgent())
 	if _, ok := s.wall(id); ok {
 		t.Error("a session of the user's is the wall's")
+	}
+}
+
+// TestJudgedInItsSession: what a hook asks in a session leaves receipts of whoever that is issued to.
+func TestJudgedInItsSession(t *testing.T) {
+	s := NewSessions(nil, (&issueNotes{}).note)
+	bearer, id, err := s.IssueWall(t.Context(), "claude", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{Config: Config{Sessions: s, Workspaces: NewWorkspaces(nil, nil)}}
+	from := bailey.Call{Principal: localAgent(), Door: "cli"}
+	if _, err := g.session(t.Context(), Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
+		t.Errorf("%+v %v", from, err)
+	}
+}
+
+// TestWallHasOneWorkspace: of those that a home names an agent inside the wall has its project, and nothing of the others.
+func TestWallHasOneWorkspace(t *testing.T) {
+	home := canonical(t.TempDir())
+	one, two, sub := filepath.Join(home, "one"), filepath.Join(home, "two"), filepath.Join(home, "one", "sub")
+	for _, dir := range []string{one, two, sub} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := NewWorkspaces(nil, nil)
+	w.use([]string{one, two}, nil)
+	w.fix("s-wall", sub)
+	open := func(id bailey.SessionID, dir, path string) error {
+		p, err := w.Open(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir}, pack.PathInput{Name: "path", Write: true}, path)
+		p.File.Close()
+		return err
+	}
+	for path, fits := range map[string]bool{sub: true, ".": true, one: false, two: false, "../../two": false} {
+		if err := open("s-wall", sub, path); (err == nil) != fits {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := open("s-other", sub, path); err != nil {
+			t.Errorf("%s, of a session outside: %v", path, err)
+		}
+	}
+	w.use([]string{two}, nil)
+	if open("s-wall", sub, ".") == nil {
+		t.Error("a project that is no workspace any more is one")
+	}
+	w.End("s-wall")
+	if err := open("s-wall", two, "."); err != nil {
+		t.Error(err)
 	}
 }

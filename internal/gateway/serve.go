@@ -94,7 +94,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 
 // session gives a query its session: that of its bearer, or one of its own, which ends with it.
 func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leave func(), err error) {
-	calls := q.Verb == "call" || q.Verb == "mcp"
+	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
 	if q.Session == "" || !calls {
 		from.Session = bailey.Session{ID: bailey.NewSessionID(), Single: q.Verb == "call"}
 		return func() { g.endSession(from.Session.ID) }, nil

@@ -25,19 +25,21 @@ type Workspaces struct {
 
 	mu    sync.Mutex // guards what follows
 	roots map[bailey.SessionID]string
-	named []string // the home's own, canonical
-	shut  error    // why no call gets a workspace, nil when nothing is wrong
+	walls map[bailey.SessionID]string // of agents inside the wall: the project, which is all that they have
+	named []string                    // the home's own, canonical
+	shut  error                       // why no call gets a workspace, nil when nothing is wrong
 }
 
 // NewWorkspaces knows what must stay hidden: see [Masks].
 func NewWorkspaces(masks, homes []string) *Workspaces {
-	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{}}
+	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{}, walls: map[bailey.SessionID]string{}}
 }
 
 // End forgets a session's workspace.
 func (w *Workspaces) End(id bailey.SessionID) {
 	w.mu.Lock()
 	delete(w.roots, id)
+	delete(w.walls, id)
 	w.mu.Unlock()
 }
 
@@ -153,10 +155,17 @@ func (w *Workspaces) use(dirs []string, shut error) {
 func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	w.mu.Lock()
 	named, shut := w.named, w.shut
+	project, wall := w.walls[call.Session.ID]
 	w.mu.Unlock()
 	switch {
 	case shut != nil:
 		return bounds{}, shut
+	case wall && len(named) > 0:
+		one := bounds{name: "workspace " + project, hint: "work in the project that this agent was started in; a person can wrap it in another", named: true}
+		if project != "" && slices.ContainsFunc(named, func(dir string) bool { return within(dir, project) }) {
+			one.dirs = []string{project}
+		}
+		return one, nil
 	case len(named) > 0:
 		return bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
 	}
@@ -165,10 +174,13 @@ func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 }
 
 // fix makes a directory a session's workspace, wherever its calls say that they come from: an agent that may write could have
-// a link lead elsewhere. One that does not fit leaves the session to its first call, which is refused for the same reason.
+// a link lead elsewhere. Of the workspaces that a home names it has this one and no other. One that does not fit leaves the session
+// to its first call, which is refused for the same reason.
 func (w *Workspaces) fix(id bailey.SessionID, dir string) {
-	call := bailey.Call{Session: bailey.Session{ID: id}, Dir: dir}
-	w.root(call)
+	root, _ := w.root(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir})
+	w.mu.Lock()
+	w.walls[id] = root
+	w.mu.Unlock()
 }
 
 // root returns the session's workspace and fixes it at the first use.

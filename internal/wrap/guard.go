@@ -1,8 +1,10 @@
+//go:build linux
+
 package wrap
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,15 +13,20 @@ import (
 	"bailey"
 )
 
-// guarded are the names that have programs outside of the wall do something: editors, shells and agents read them when the
-// project is opened. They are guarded at whatever depth.
-var guarded = []string{".bailey", ".mcp.json", ".claude", ".envrc", ".vscode", ".idea"}
+// guarded are the names that have programs outside of the wall do something: editors, shells, agents and git, whose hooks
+// are often said to lie in the last three, read them when the project is opened or worked on. They are guarded at whatever depth.
+var guarded = []string{".bailey", ".mcp.json", ".claude", ".envrc", ".vscode", ".idea", ".cursor", ".codex", ".gemini", ".opencode", "opencode.json", "opencode.jsonc",
+	".zed", ".devcontainer", ".devcontainer.json", ".exrc", ".nvimrc", ".nvim.lua", ".husky", ".githooks", ".pre-commit-config.yaml"}
 
 // ofGit are those in a directory that git takes for a repository's own (gitrepository-layout(5)).
 var ofGit = []string{"config", "config.worktree", "hooks", "commondir"}
 
-// maxEntries bounds a walk: a project with more files than that is refused.
-const maxEntries = 4 << 20
+// maxEntries bounds the walk before a run: a project with more files than that is refused. At its end nothing is too much, for
+// then whoever made the files would be who is guarded against.
+var maxEntries = 4 << 20
+
+// maxDepth bounds how deep is looked, a descriptor a level.
+const maxDepth = 512
 
 // Found is what a walk found of a project.
 type Found struct {
@@ -28,96 +35,171 @@ type Found struct {
 }
 
 // Guarded finds what an agent may not change below a project. It follows no symbolic link; a link that has such a name is
-// found as any other thing of that name is.
-func Guarded(project string) (f Found, err error) {
+// found as any other thing of that name is, and so is one that leads to what lies in avoid.
+func Guarded(project string, avoid ...string) (f Found, err error) {
+	return guard(project, maxEntries, avoid)
+}
+
+func guard(project string, most int, avoid []string) (f Found, err error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {
 		return f, err
 	}
 	defer root.Close()
-	w := &walk{root: root}
-	if err := w.dir(".", false); err != nil {
+	w := &walk{project: project, left: most}
+	for _, dir := range avoid {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			w.avoid = append(w.avoid, real)
+		}
+	}
+	if err := w.dir(root, ".", 0, false); err != nil {
 		return f, err
 	}
 	slices.Sort(w.found.Paths)
+	slices.Sort(w.found.Unseen)
 	return w.found, nil
 }
 
 type walk struct {
-	root    *os.Root
+	project string
+	avoid   []string // canonical
 	found   Found
-	entries int
+	left    int // entries to come; below zero there is no bound
 }
 
-// dir looks through a directory; inGit says that it lies in one of git's.
-func (w *walk) dir(name string, inGit bool) error {
-	list, err := w.list(name)
+// entries are those of a directory that count.
+type entries struct {
+	names []string // that are guarded where the directory is a repository, or wherever it is
+	dirs  []string
+	has   map[string]bool // of what makes a repository
+}
+
+// dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile; inGit says that it lies in one of git's.
+func (w *walk) dir(at *os.Root, name string, depth int, inGit bool) error {
+	list, err := w.list(at, name)
 	if err != nil {
-		w.found.Unseen = append(w.found.Unseen, name)
-		return nil
+		return err
 	}
-	if w.entries += len(list); w.entries > maxEntries {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the project holds more than %d files", maxEntries), Hint: "wrap the agent in a smaller directory"}
+	// Of a submodule or worktree too: .git/modules/NAME, .git/worktrees/NAME. And one that is bare, or has its objects elsewhere,
+	// which git takes wherever it lies. Whatever is in .git itself, git may take it for a repository when a HEAD is put there.
+	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) || inGit && filepath.Base(name) == ".git"
+	for _, n := range list.names {
+		if repository || !slices.Contains(ofGit, n) {
+			w.found.Paths = append(w.found.Paths, filepath.ToSlash(filepath.Join(name, n)))
+		}
 	}
-	// Of a submodule or worktree too: .git/modules/NAME, .git/worktrees/NAME. And one that is bare, which git takes wherever it lies.
-	repository := holds(list, "HEAD") && (inGit || holds(list, "objects") && holds(list, "refs"))
-	for _, e := range list {
-		path := filepath.ToSlash(filepath.Join(name, e.Name()))
-		git := e.Name() == ".git"
-		switch {
-		case repository && slices.Contains(ofGit, e.Name()), !inGit && slices.Contains(guarded, e.Name()), git && !e.IsDir():
-			w.found.Paths = append(w.found.Paths, path)
-		case git && e.IsDir():
-			if err := w.gitDir(path); err != nil {
-				return err
-			}
-		case repository && (e.Name() == "objects" || e.Name() == "refs" || e.Name() == "logs"):
-		case e.IsDir():
-			if err := w.dir(path, inGit); err != nil {
-				return err
-			}
+	for _, n := range list.dirs {
+		path := filepath.ToSlash(filepath.Join(name, n))
+		if repository && slices.Contains(ofGit, n) {
+			continue // it is found, with all that is in it
+		}
+		if depth == maxDepth {
+			w.found.Unseen = append(w.found.Unseen, path)
+			continue
+		}
+		sub, closed, err := enter(at, n)
+		if err != nil {
+			w.found.Unseen = append(w.found.Unseen, path)
+			continue
+		}
+		// Names of branches are in refs and logs, and mean nothing there; a directory of a project may have such a name too.
+		own := repository && (n == "objects" || n == "refs" || n == "logs")
+		err = w.dir(sub, path, depth+1, (inGit || n == ".git") && !own)
+		closed()
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// gitDir looks through .git: whatever is in it, git may take it for a repository when a HEAD is put there.
-func (w *walk) gitDir(name string) error {
-	list, _ := w.list(name)
-	if !holds(list, "HEAD") {
-		for _, e := range list {
-			if slices.Contains(ofGit, e.Name()) {
-				w.found.Paths = append(w.found.Paths, name+"/"+e.Name())
-			}
-		}
-	}
-	return w.dir(name, true)
-}
-
-func holds(list []fs.DirEntry, name string) bool {
-	return slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == name })
-}
-
-// list reads a directory, one too that somebody who has the user's rights took the rights from.
-func (w *walk) list(name string) ([]fs.DirEntry, error) {
-	d, err := w.root.Open(name)
-	if errors.Is(err, fs.ErrPermission) {
-		if info, lerr := w.root.Lstat(name); lerr == nil && info.IsDir() && w.root.Chmod(name, info.Mode().Perm()|0o700) == nil {
-			defer w.root.Chmod(name, info.Mode().Perm())
-			d, err = w.root.Open(name)
-		}
-	}
+// enter opens a directory, one too that somebody who has the user's rights took the rights from: it has them until it is closed.
+func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
+	info, err := at.Lstat(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	mode := info.Mode().Perm()
+	shut := mode&0o700 != 0o700 && info.IsDir() && at.Chmod(name, mode|0o700) == nil
+	if sub, err = at.OpenRoot(name); err != nil {
+		return nil, nil, err
+	}
+	return sub, func() {
+		if shut {
+			sub.Chmod(".", mode)
+		}
+		sub.Close()
+	}, nil
+}
+
+// list reads a directory, some names at a time. One that cannot be read is noted.
+func (w *walk) list(at *os.Root, name string) (list entries, err error) {
+	list.has = map[string]bool{}
+	d, err := at.Open(".")
+	if err != nil {
+		w.found.Unseen = append(w.found.Unseen, name)
+		return list, nil
 	}
 	defer d.Close()
-	return d.ReadDir(-1)
+	for {
+		some, err := d.ReadDir(1024)
+		for _, e := range some {
+			n, link := e.Name(), e.Type()&fs.ModeSymlink != 0
+			switch n {
+			case "HEAD", "objects", "refs", "commondir":
+				list.has[n] = true
+			}
+			if slices.Contains(guarded, n) || slices.Contains(ofGit, n) || n == ".git" && !e.IsDir() || link && w.leads(at, name, n) {
+				list.names = append(list.names, n)
+			}
+			if e.IsDir() && !slices.Contains(guarded, n) {
+				list.dirs = append(list.dirs, n)
+			}
+		}
+		if w.left > 0 {
+			if w.left -= len(some); w.left <= 0 {
+				return list, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the project holds more than %d files", maxEntries), Hint: "wrap the agent in a smaller directory"}
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return list, nil
+		case err != nil:
+			w.found.Unseen = append(w.found.Unseen, name)
+			return list, nil
+		}
+	}
+}
+
+// leads tells whether a link leads to what is to be avoided, by its words or by where it ends now.
+func (w *walk) leads(at *os.Root, dir, name string) bool {
+	if len(w.avoid) == 0 {
+		return false
+	}
+	to, err := at.Readlink(name)
+	if err != nil {
+		return false
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(w.project, dir, to)
+	}
+	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // one that leads nowhere has its words
+	return slices.ContainsFunc(w.avoid, func(a string) bool { return within(a, filepath.Clean(to)) || within(a, real) })
 }
 
 // New is what is there now and was not before. What lies in something new goes with it.
 func New(before, now []string) (list []string) {
+	was, fresh := map[string]bool{}, map[string]bool{}
+	for _, path := range before {
+		was[path] = true
+	}
 	for _, path := range now {
-		if !slices.Contains(before, path) && !slices.ContainsFunc(list, func(dir string) bool { return within(dir, path) }) {
+		inside := false
+		for i := range path {
+			inside = inside || path[i] == '/' && fresh[path[:i]]
+		}
+		if !was[path] && !inside {
+			fresh[path] = true
 			list = append(list, path)
 		}
 	}

@@ -4,75 +4,144 @@ package wrap
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+
+	"bailey"
 )
 
-// move takes what is at path in a project into dir, where it has the same path. A symbolic link is moved as what it is. On
-// another file system it is copied: first it gets another name where it is, so that nothing acts on it meanwhile.
+// move takes what is at path in a project into dir, where it has the same path. A symbolic link is moved as what it is. All goes by
+// descriptors of directories: another agent may still work in the project, and put a link in the place of one. On another
+// file system it is copied: first it gets another name where it is, so that nothing acts on it meanwhile.
 func move(project, path, dir string) error {
-	from, to := filepath.Join(project, filepath.FromSlash(path)), filepath.Join(dir, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	from, closed, err := descend(project, filepath.Dir(path), enter)
+	if err != nil {
 		return err
 	}
-	parent := filepath.Dir(from)
-	if info, err := os.Lstat(parent); err == nil && info.Mode().Perm()&0o300 != 0o300 && os.Chmod(parent, info.Mode().Perm()|0o700) == nil {
-		defer os.Chmod(parent, info.Mode().Perm())
-	}
-	err := os.Rename(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
+	defer closed()
+	to, closed, err := descend(dir, filepath.Dir(path), make700)
+	if err != nil {
 		return err
 	}
-	aside := filepath.Join(parent, "quarantined-"+newID())
-	if err := os.Rename(from, aside); err != nil {
+	defer closed()
+	name := filepath.Base(path)
+	if err = rename(from, to, name); !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
-	if err := copied(aside, to); err != nil {
+	aside := "quarantined-" + newID()
+	if err := from.Rename(name, aside); err != nil {
 		return err
 	}
-	return discard(aside)
+	if err := copied(from, aside, to, name); err != nil {
+		return err
+	}
+	return from.RemoveAll(aside)
+}
+
+// descend opens a directory level by level, so that no path is too long. No link leads out of the directory that it is in.
+func descend(top, path string, into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
+	if at, err = os.OpenRoot(top); err != nil {
+		return nil, nil, err
+	}
+	first := at
+	back := []func(){func() { first.Close() }}
+	closed = func() {
+		for _, f := range slices.Backward(back) {
+			f()
+		}
+	}
+	for _, name := range strings.Split(filepath.ToSlash(path), "/") {
+		if name == "." {
+			continue
+		}
+		sub, done, err := into(at, name)
+		if err != nil {
+			closed()
+			return nil, nil, err
+		}
+		at, back = sub, append(back, done)
+	}
+	return at, closed, nil
+}
+
+func make700(at *os.Root, name string) (*os.Root, func(), error) {
+	if err := at.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, nil, err
+	}
+	sub, err := at.OpenRoot(name)
+	return sub, func() { sub.Close() }, err
+}
+
+func rename(from, to *os.Root, name string) error {
+	f, err := from.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	t, err := to.Open(".")
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return syscall.Renameat(int(f.Fd()), name, int(t.Fd()), name)
 }
 
 // copied copies files, directories and links; what else there is has nothing to keep.
-func copied(from, to string) error {
-	info, err := os.Lstat(from)
+func copied(from *os.Root, name string, to *os.Root, as string) error {
+	info, err := from.Lstat(name)
 	if err != nil {
 		return err
 	}
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
-		target, err := os.Readlink(from)
+		target, err := from.Readlink(name)
 		if err != nil {
 			return err
 		}
-		return os.Symlink(target, to)
+		return to.Symlink(target, as)
 	case mode.IsRegular():
-		return copyFile(from, to, mode.Perm())
+		return copyFile(from, name, to, as, mode.Perm())
 	case mode.IsDir():
-		if err := os.Mkdir(to, 0o700); err != nil {
+		in, _, err := enter(from, name) // it keeps the rights, to be removed
+		if err != nil {
 			return err
 		}
-		os.Chmod(from, 0o700)
-		list, err := os.ReadDir(from)
+		defer in.Close()
+		out, closed, err := make700(to, as)
+		if err != nil {
+			return err
+		}
+		defer closed()
+		d, err := in.Open(".")
+		if err != nil {
+			return err
+		}
+		list, err := d.ReadDir(-1)
+		d.Close()
 		for _, e := range list {
-			err = errors.Join(err, copied(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+			err = errors.Join(err, copied(in, e.Name(), out, e.Name()))
 		}
 		return err
 	}
 	return nil
 }
 
-func copyFile(from, to string, mode fs.FileMode) error {
-	os.Chmod(from, mode|0o400)
-	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+func copyFile(from *os.Root, name string, to *os.Root, as string, mode fs.FileMode) error {
+	if mode&0o400 == 0 {
+		from.Chmod(name, mode|0o400)
+	}
+	in, err := from.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode&0o700|0o600)
+	out, err := to.OpenFile(as, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode&0o700|0o600)
 	if err != nil {
 		return err
 	}
@@ -80,18 +149,60 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// discard removes a tree, directories too that lost their rights.
+// discard removes a tree, directories too that lost their rights, and those that are deeper than there are descriptors: what lies
+// in one comes up, until there is nothing left beneath.
 func discard(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
 	}
-	filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(p, 0o700) // before it is read: WalkDir comes with the error again otherwise
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for more := true; more; {
+		list, err := names(root)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	return os.RemoveAll(path)
+		more = false
+		for _, e := range list {
+			if !e.IsDir() {
+				if err := root.Remove(e.Name()); err != nil {
+					return err
+				}
+				continue
+			}
+			sub, _, err := enter(root, e.Name())
+			if err != nil {
+				return err
+			}
+			below, err := names(sub)
+			for _, b := range below {
+				if !b.IsDir() {
+					err = errors.Join(err, sub.Remove(b.Name()))
+					continue
+				}
+				root.Chmod(e.Name()+"/"+b.Name(), 0o700) // a directory that is moved has to be writable (rename(2))
+				err = errors.Join(err, root.Rename(e.Name()+"/"+b.Name(), newID()))
+				more = true
+			}
+			sub.Close()
+			if err = errors.Join(err, root.Remove(e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Remove(path)
+}
+
+func names(at *os.Root) ([]fs.DirEntry, error) {
+	d, err := at.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.ReadDir(-1)
 }
 
 // Furnish makes files in a home, each where there is none. What an agent left there, links too, stays as it is.
@@ -101,19 +212,22 @@ func Furnish(home string, files map[string]string) error {
 		return err
 	}
 	defer root.Close()
+	if info, err := root.Lstat(".tmp"); err == nil && !info.IsDir() {
+		root.Remove(".tmp")
+	}
 	if err := root.MkdirAll(".tmp", 0o700); err != nil {
-		return err
+		return unfurnished(home, ".tmp", err)
 	}
 	for name, text := range files {
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			return err
+			return unfurnished(home, name, err)
 		}
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
-			return err
+			return unfurnished(home, name, err)
 		}
 		_, err = f.WriteString(text)
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -121,4 +235,9 @@ func Furnish(home string, files map[string]string) error {
 		}
 	}
 	return nil
+}
+
+func unfurnished(home, name string, err error) error {
+	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s cannot be made in the agent's home %s", name, home), Err: err,
+		Hint: "remove what is in its place, or leave out --keep-home"}
 }

@@ -63,12 +63,17 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		home = s.in("fresh", r.ID)
 		r.Fresh = home
 	}
+	if info, err := os.Lstat(home); err == nil && info.IsDir() {
+		os.Chmod(home, 0o700) // an agent can change the mode of its own; own looks whose it is
+	}
 	for _, dir := range []string{s.in(), s.in("runs"), s.in("quarantine"), filepath.Dir(home), home} {
 		if err := own(dir); err != nil {
 			return nil, "", err
 		}
 	}
-	if r.lock, err = os.OpenFile(s.record(r.ID), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
+	// It has its name once it is whole and held: whoever looks meanwhile would take it for that of a run that was killed.
+	unnamed := s.record(r.ID) + ".new"
+	if r.lock, err = os.OpenFile(unnamed, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
 		return nil, "", unwritten(s, err)
 	}
 	b, err := json.Marshal(r)
@@ -81,8 +86,11 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	if err == nil {
 		err = r.lock.Sync()
 	}
+	if err == nil {
+		err = os.Rename(unnamed, s.record(r.ID))
+	}
 	if err != nil {
-		os.Remove(s.record(r.ID))
+		os.Remove(unnamed)
 		r.lock.Close()
 		return nil, "", unwritten(s, err)
 	}
@@ -121,7 +129,7 @@ func newID() string {
 	return "w-" + hex.EncodeToString(b[:])
 }
 
-// Left are runs of a project that were killed, each held until Settle; of every project where that is "".
+// Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
 func (s State) Left(project string) (list []*Run, err error) {
 	names, err := filepath.Glob(s.in("runs", "w-*.json"))
 	for _, name := range names {
@@ -136,13 +144,17 @@ func (s State) Left(project string) (list []*Run, err error) {
 			f.Close() // it is under way
 			continue
 		}
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			f.Close() // it was settled since it was opened
+			continue
+		}
 		r := &Run{state: s, lock: f}
 		if err := json.NewDecoder(f).Decode(r); err != nil || s.record(r.ID) != name {
 			f.Close()
 			return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
 				Hint: "look through the project for what its name says was left, then remove the file"}
 		}
-		if project != "" && r.Project != project {
+		if project != "" && !within(project, r.Project) && !within(r.Project, project) {
 			f.Close()
 			continue
 		}
@@ -159,9 +171,16 @@ type Settled struct {
 	Changed []string `json:"changed,omitempty"` // what was guarded and is not what it was
 }
 
+// maxWords bounds how many things of a kind are named to a person: an agent can leave millions.
+const maxWords = 20
+
 // Words say it to a person.
 func (s Settled) Words(project string) (lines []string) {
-	for _, path := range s.Moved {
+	for i, path := range s.Moved {
+		if i == maxWords {
+			lines = append(lines, fmt.Sprintf("%d more appeared and are in quarantine: %s.json has all of them", len(s.Moved)-i, s.Dir))
+			break
+		}
 		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
 			path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
 	}
@@ -169,7 +188,11 @@ func (s Settled) Words(project string) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s is not what it was when the agent began: it was replaced from outside of the wall, and from then on the agent could write it; read it before a program acts on it",
 			filepath.Join(project, path)))
 	}
-	for _, path := range s.Unseen {
+	for i, path := range s.Unseen {
+		if i == maxWords {
+			lines = append(lines, fmt.Sprintf("%d more directories could not be looked into", len(s.Unseen)-i))
+			break
+		}
 		lines = append(lines, fmt.Sprintf("%s could not be looked into: see what is there before a program outside of the wall does", filepath.Join(project, path)))
 	}
 	return lines
@@ -181,9 +204,10 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // that does not get so far is found again. Nothing of the cage may be alive.
 func (r *Run) Settle() (s Settled, err error) {
 	defer r.lock.Close()
-	now, err := Guarded(r.Project)
+	now, err := guard(r.Project, -1, []string{string(r.state)})
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // gone with all that was in it
+	case errors.Is(err, fs.ErrNotExist): // gone, or moved away with all that is in it
+		s.Unseen = []string{"."}
 	case err != nil:
 		return s, err
 	default:
@@ -195,20 +219,21 @@ func (r *Run) Settle() (s Settled, err error) {
 		s.Changed = changed(r.Stamps, is)
 		fresh := New(r.Before, now.Paths)
 		if len(fresh) > 0 {
-			s.Dir = r.state.in("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)
-			if err := own(s.Dir); err != nil {
-				return s, err
-			}
-			if err := r.manifest(s.Dir, fresh); err != nil {
+			if s.Dir, err = r.quarantine(fresh); err != nil {
 				return s, err
 			}
 		}
+		var stuck []error // one that cannot be moved is no reason to leave the others
 		for _, path := range fresh {
-			if err := move(r.Project, path, s.Dir); err != nil {
-				return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
-					Hint: "move it away yourself, before you open the project"}
+			if err := move(r.Project, path, s.Dir); err == nil {
+				s.Moved = append(s.Moved, path)
+			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
+				stuck = append(stuck, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
+					Hint: "move it away yourself, before you open the project"})
 			}
-			s.Moved = append(s.Moved, path)
+		}
+		if len(stuck) > 0 {
+			return s, errors.Join(stuck...)
 		}
 	}
 	if r.Fresh != "" && filepath.Dir(r.Fresh) == r.state.in("fresh") {
@@ -219,11 +244,26 @@ func (r *Run) Settle() (s Settled, err error) {
 	return s, os.Remove(r.state.record(r.ID))
 }
 
-// manifest says where each thing came from.
-func (r *Run) manifest(dir string, paths []string) error {
+// quarantine makes a directory that nothing was put in yet, however often the run was settled, and beside it says where each
+// thing comes from.
+func (r *Run) quarantine(paths []string) (dir string, err error) {
 	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project, "started": r.Started, "moved": paths}, "", "  ")
 	if err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile(filepath.Join(dir, "bailey-manifest.json"), append(b, '\n'), 0o600)
+	dir = r.state.in("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)
+	for n := 2; ; n++ {
+		err = os.Mkdir(dir, 0o700)
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		dir = fmt.Sprintf("%s-%s-%d", r.state.in("quarantine", r.Started.Format("20060102T150405Z")), r.ID, n)
+	}
+	if err == nil {
+		err = own(dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(dir+".json", append(b, '\n'), 0o600)
 }

@@ -101,8 +101,9 @@ var system = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Trees are what the cage of an agent shows of the host, and its search path: the system, this program, and the installation
-// of the agent, which is the file at program and what it stands among. Of the user's own search path stays what is shown.
-func Trees(self, program, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
+// of the agent, which is the file at program and what it stands among. One that lies in the project was for an agent to write
+// before: its links lead to nothing outside. Of the user's own search path stays what is shown.
+func Trees(self, program, project, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
 	for _, p := range system {
 		if _, err := os.Stat(p); err == nil {
 			trees = append(trees, bailey.Tree{Path: p})
@@ -110,7 +111,7 @@ func Trees(self, program, hostPath string, look func(string) (string, error)) (t
 	}
 	trees = append(trees, bailey.Tree{Path: self, At: filepath.Join(Bin, "bailey")})
 	dirs := []string{Bin}
-	for _, p := range installation(program, look) {
+	for _, p := range installation(program, project, look) {
 		if slices.ContainsFunc(system, func(s string) bool { return within(s, p) }) || slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && t.Path == p }) {
 			continue
 		}
@@ -131,11 +132,18 @@ func Trees(self, program, hostPath string, look func(string) (string, error)) (t
 
 // installation is a program as it is found, the modules of Node.js that it lies in, and the interpreter that its first line
 // names, which may stand beside it.
-func installation(program string, look func(string) (string, error)) (list []string) {
+func installation(program, project string, look func(string) (string, error)) (list []string) {
 	list = []string{program}
 	real, err := filepath.EvalSymlinks(program)
 	if err != nil {
 		return list
+	}
+	leads := func(path string) bool {
+		to, err := filepath.EvalSymlinks(path)
+		return within(project, path) && (err != nil || !within(project, to))
+	}
+	if leads(program) {
+		return nil
 	}
 	const modules = "/node_modules/"
 	if i := strings.Index(real, modules); i >= 0 {
@@ -143,7 +151,7 @@ func installation(program string, look func(string) (string, error)) (list []str
 	}
 	if i := interpreter(real); i != "" {
 		beside := filepath.Join(filepath.Dir(program), filepath.Base(i))
-		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && !leads(beside) {
 			list = append(list, beside)
 		} else if found, err := look(i); err == nil {
 			list = append(list, found)

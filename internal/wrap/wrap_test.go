@@ -84,7 +84,7 @@ func TestQuarantine(t *testing.T) {
 	if to, err := os.Readlink(filepath.Join(got.Dir, ".vscode")); err != nil || to != outside {
 		t.Error(to, err)
 	}
-	for _, name := range []string{filepath.Join(outside, "precious"), filepath.Join(project, ".envrc"), filepath.Join(project, "other"), filepath.Join(got.Dir, "bailey-manifest.json")} {
+	for _, name := range []string{filepath.Join(outside, "precious"), filepath.Join(project, ".envrc"), filepath.Join(project, "other"), got.Dir + ".json"} {
 		if _, err := os.Stat(name); err != nil {
 			t.Error(err)
 		}
@@ -130,7 +130,7 @@ func TestKilledRunIsFound(t *testing.T) {
 	}
 	put(t, project, ".envrc")
 	r.lock.Close() // as when the process is killed
-	if list, err := s.Left(filepath.Join(project, "other")); err != nil || len(list) > 0 {
+	if list, err := s.Left(project + "-other"); err != nil || len(list) > 0 {
 		t.Error("another project's:", list, err)
 	}
 	list, err := s.Left(project)
@@ -198,7 +198,7 @@ func TestTrees(t *testing.T) {
 		"v22/bin/agent":    {"v22/bin/agent", "v22/lib/node_modules", "v22/bin/node"},
 		".local/bin/agent": {".local/bin/agent"},
 	} {
-		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), "/usr/local/go/bin:.:"+dir+"/v22/lib:/sbin/../root:/usr/local/go/bin", none)
+		trees, path := Trees("/opt/bailey", filepath.Join(dir, program), "/project", "/usr/local/go/bin:.:"+dir+"/v22/lib:/sbin/../root:/usr/local/go/bin", none)
 		if !strings.Contains(path, ":/usr/local/go/bin:"+searched) {
 			t.Errorf("the search path: %s", path)
 		}

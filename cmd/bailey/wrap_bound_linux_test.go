@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"bailey/audit"
+)
+
+// TestWrapEventsFit: whatever names an agent makes and whatever words it sends, what is said of it fits an entry, and so it is said.
+func TestWrapEventsFit(t *testing.T) {
+	const room = audit.MaxLine - 4<<10 // of the entry about it
+	fits := func(what string, v any) {
+		t.Helper()
+		if b, err := json.Marshal(v); err != nil || len(b) > room {
+			t.Errorf("%s: %d bytes, %v", what, len(b), err)
+		}
+	}
+	var names []string
+	for i := range 300000 {
+		names = append(names, fmt.Sprint(i)+strings.Repeat("\x01", i%5000/100))
+	}
+	end := wrapEnding{Moved: names, Unseen: names, Changed: []string{strings.Repeat("\xff", 1<<20)}}
+	end.bound()
+	fits("the end", end)
+	if len(end.Moved) == 0 || end.More < 500000 {
+		t.Errorf("%d named, %d more", len(end.Moved), end.More)
+	}
+	r := &refusals{}
+	r.add(refusal{Reason: strings.Repeat("\x01", 1<<20)})
+	for range 100 {
+		r.add(refusal{Target: strings.Repeat("\x01", 4000), Reason: strings.Repeat("<", 4000), Hint: "h"})
+	}
+	w := wrapRefusals{}
+	w.Lines, w.Untold = r.take()
+	if len(w.Lines) == 0 || int64(len(w.Lines))+w.Untold != 101 {
+		t.Errorf("%d told, %d untold", len(w.Lines), w.Untold)
+	}
+	fits("refusals", w)
+	w = wrapRefusals{Lines: []refusal{{Reason: "first"}, {Reason: strings.Repeat("\x01", 1<<20)}}}
+	w.bound()
+	fits("refusals of another client", w)
+	if len(w.Lines) != 2 || w.Lines[0].Reason != "first" {
+		t.Errorf("%+v", w)
+	}
+}

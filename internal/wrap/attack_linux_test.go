@@ -1,0 +1,264 @@
+package wrap
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bailey"
+)
+
+// TestMovesNothingOutside: who still works in the project can put links where directories were when the walk saw them. What
+// they lead to is neither moved nor changed, nor is anything put there.
+func TestMovesNothingOutside(t *testing.T) {
+	project, outside, into := t.TempDir(), t.TempDir(), t.TempDir()
+	put(t, outside, ".claude/precious", "er/.claude/precious")
+	os.Chmod(outside, 0o500)
+	defer os.Chmod(outside, 0o700)
+	os.MkdirAll(filepath.Join(project, "a"), 0o755)
+	os.Symlink(outside, filepath.Join(project, "deep"))
+	os.Symlink(outside, filepath.Join(project, "a", "deep"))
+	for _, path := range []string{"deep/.claude", "deep/er/.claude", "a/deep/.claude"} {
+		if err := move(project, path, into); err == nil {
+			t.Errorf("%s was moved", path)
+		}
+	}
+	put(t, project, "b/.git/config")
+	os.Symlink(outside, filepath.Join(into, "b"))
+	if err := move(project, "b/.git/config", into); err == nil {
+		t.Error("it was put through a link")
+	}
+	var names []string
+	for _, dir := range []string{outside, filepath.Join(outside, "er")} {
+		list, _ := os.ReadDir(dir)
+		for _, e := range list {
+			names = append(names, e.Name())
+		}
+	}
+	info, _ := os.Stat(outside)
+	if !slices.Equal(names, []string{".claude", "er", ".claude"}) || info.Mode().Perm() != 0o500 {
+		t.Error(names, info.Mode())
+	}
+}
+
+// TestSettleAgain: a run whose end did not come to its end is settled again, and what was put away the first time is in no way
+// of that: neither a link in quarantine, nor a name that is taken there.
+func TestSettleAgain(t *testing.T) {
+	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
+	put(t, outside, "config")
+	r, _ := begin(t, s, project, false)
+	os.Mkdir(filepath.Join(project, "x"), 0o755)
+	os.Symlink(outside, filepath.Join(project, "x/.git"))
+	put(t, project, ".envrc")
+	first := *r
+	if _, err := first.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, project, "x/.git/config", ".envrc")
+	r.lock, _ = os.CreateTemp(t.TempDir(), "")
+	os.WriteFile(s.record(r.ID), nil, 0o600)
+	got, err := r.Settle()
+	if err != nil || !slices.Equal(got.Moved, []string{".envrc", "x/.git/config"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+	if b, _ := os.ReadFile(filepath.Join(outside, "config")); string(b) != "config" {
+		t.Errorf("outside is %q", b)
+	}
+}
+
+// TestQuarantineOfAwkwardNames: no name keeps another from being put away.
+func TestQuarantineOfAwkwardNames(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, _ := begin(t, s, project, false)
+	put(t, project, "bailey-manifest.json/.envrc", "z/.envrc", "-rf/.envrc", "new\nline/.envrc", "quo'te/.envrc", "esc\x1b[2J/.envrc")
+	here, _ := os.Getwd()
+	defer os.Chdir(here)
+	os.Chdir(project)
+	for range 40 { // beyond PATH_MAX
+		name := "\x01" + strings.Repeat("d", 200)
+		os.Mkdir(name, 0o755)
+		if err := syscall.Chdir(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.WriteFile(".envrc", nil, 0o644)
+	os.Chdir(here)
+	got, err := r.Settle()
+	if err != nil || len(got.Moved) != 7 || len(got.Unseen) > 0 {
+		t.Errorf("%d %q %v", len(got.Moved), got.Unseen, err)
+	}
+	if now, err := Guarded(project); err != nil || len(now.Paths) > 0 {
+		t.Errorf("%d are left, %v", len(now.Paths), err)
+	}
+}
+
+// TestGuardedOfManyAndDeep: at the end nothing is too much, and what is too deep is said.
+func TestGuardedOfManyAndDeep(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, home := begin(t, s, project, false)
+	for i := range 3000 {
+		put(t, project, fmt.Sprintf("d%d/.envrc", i))
+	}
+	here, _ := os.Getwd()
+	defer os.Chdir(here)
+	for _, dir := range []string{project, home} {
+		os.Chdir(dir)
+		for range 3000 {
+			os.Mkdir("d", 0o755)
+			if err := syscall.Chdir("d"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		os.WriteFile(".envrc", nil, 0o644)
+	}
+	os.Chdir(here)
+	syscall.Mkfifo(filepath.Join(project, "fifo"), 0o644)
+	defer func(n int) { maxEntries = n }(maxEntries)
+	maxEntries = 100
+	got, err := r.Settle()
+	if err != nil || len(got.Moved) != 3000 || len(got.Unseen) != 1 {
+		t.Errorf("%d %d %v", len(got.Moved), len(got.Unseen), err)
+	}
+	if lines := got.Words(project); len(lines) > 2*maxWords+4 {
+		t.Errorf("%d lines", len(lines))
+	}
+	if _, err := os.Lstat(home); err == nil {
+		t.Error("the home is still there")
+	}
+	if _, err := Guarded(project); err == nil {
+		t.Error("a project of any size is begun with")
+	}
+}
+
+// TestLinksIntoKeptHomes: a directory of the project that is a link to what the agent wrote in its home would be taken for the
+// project's own by who follows it, with a repository's configuration and all.
+func TestLinksIntoKeptHomes(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	r, home := begin(t, s, project, true)
+	put(t, home, "x/.git/config")
+	os.Symlink(filepath.Join(home, "x"), filepath.Join(project, "docs"))
+	os.Symlink("docs", filepath.Join(project, "two"))
+	os.Symlink(filepath.Join("..", filepath.Base(project), "sub"), filepath.Join(project, "fine"))
+	os.Symlink("/proc/self/root"+home, filepath.Join(project, "round"))
+	os.Symlink("/usr/bin/env", filepath.Join(project, "env"))
+	got, err := r.Settle()
+	if err != nil || !slices.Equal(got.Moved, []string{"docs", "round", "two"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestProjectMoved: a project that is no longer where it was is not taken for one in which nothing appeared.
+func TestProjectMoved(t *testing.T) {
+	dir, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	project := filepath.Join(dir, "one")
+	put(t, project, "x")
+	r, _ := begin(t, s, project, false)
+	put(t, project, ".envrc")
+	os.Rename(project, filepath.Join(dir, "two"))
+	if got, err := r.Settle(); err != nil || len(got.Unseen) != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestTreesOfAProgramInTheProject: an agent that is installed in its project could put links there, and have the next cage show
+// what they lead to.
+func TestTreesOfAProgramInTheProject(t *testing.T) {
+	dir := t.TempDir()
+	project := filepath.Join(dir, "project")
+	put(t, dir, "private/notes", "private/node_modules/x/cli.js", "node")
+	put(t, project, "node_modules/agent/cli.js", "node_modules/.bin/keep")
+	os.WriteFile(filepath.Join(project, "node_modules/agent/cli.js"), []byte("#!/usr/bin/env node\n"), 0o755)
+	bin := filepath.Join(project, "node_modules/.bin")
+	os.Symlink("../agent/cli.js", filepath.Join(bin, "agent"))
+	os.Symlink(filepath.Join(dir, "private/notes"), filepath.Join(bin, "node"))
+	os.Symlink(filepath.Join(dir, "private/node_modules/x/cli.js"), filepath.Join(bin, "other"))
+	look := func(string) (string, error) { return filepath.Join(dir, "node"), nil }
+	for name, want := range map[string][]string{"agent": {"project/node_modules/.bin/agent", "project/node_modules", "node"}, "other": nil} {
+		trees, _ := Trees("/opt/bailey", filepath.Join(bin, name), project, "", look)
+		var got []string
+		for _, tree := range trees {
+			if name, ok := strings.CutPrefix(tree.Path, dir+"/"); ok {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestKeptHomeStaysOfUse: what an agent made of its home keeps nobody from the next run.
+func TestKeptHomeStaysOfUse(t *testing.T) {
+	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
+	r, home := begin(t, s, project, true)
+	os.Chmod(home, 0o755)
+	os.Symlink(outside, filepath.Join(home, ".tmp"))
+	if _, err := r.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	r, home = begin(t, s, project, true)
+	defer r.Settle()
+	if err := Furnish(home, nil); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(filepath.Join(home, ".tmp")); err != nil || !info.IsDir() {
+		t.Error(info, err)
+	}
+	os.Symlink(outside, filepath.Join(home, ".codex"))
+	if err := Furnish(home, map[string]string{".codex/x": ""}); bailey.HintOf(err) == "" {
+		t.Error("no hint:", err)
+	}
+}
+
+// TestRecordsAreWhole: whoever looks for runs that were killed finds a record that is written or none, and those of a directory
+// above or below too, for they are of the same files.
+func TestRecordsAreWhole(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, "sub/x")
+	if err := own(s.in("runs")); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			list, err := s.Left("/elsewhere")
+			if err != nil || len(list) > 0 {
+				done <- fmt.Errorf("%v %w", list, err)
+				return
+			}
+		}
+	}()
+	for range 200 {
+		r, _, err := s.Begin("claude", project, Found{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Settle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	r, _ := begin(t, s, project, false)
+	put(t, project, "sub/.envrc")
+	r.lock.Close()
+	list, err := s.Left(filepath.Join(project, "sub"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if got, err := list[0].Settle(); err != nil || !slices.Equal(got.Moved, []string{"sub/.envrc"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
