@@ -186,11 +186,17 @@ func widened(e, o bailey.Endpoint) bailey.Endpoint {
 	return e
 }
 
+// claudeState is where Claude Code keeps what it knows of its user.
+const claudeState = ".claude.json"
+
 // furnish makes what the agent finds in its home, where it does not have it yet.
 func (w *wrapped) furnish(ctx context.Context, home string) error {
 	files := map[string]string{".gitconfig": gitIdentity(ctx)}
 	for name, text := range w.agent.Files {
 		files[name] = text
+	}
+	if _, own := files[claudeState]; own && len(w.secret) > 0 { // who brings a key need not be led through a login, which asks hosts that are not listed
+		files[claudeState] = strings.Replace(files[claudeState], "{", `{"hasCompletedOnboarding":true,`, 1)
 	}
 	return wrap.Furnish(home, files)
 }
