@@ -3,7 +3,9 @@ package judge
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 )
@@ -94,5 +96,21 @@ func TestAttackLetters(t *testing.T) {
 		if got := filepath.ToSlash(spelt(filepath.FromSlash(c.path), c.as)); got != c.want {
 			t.Errorf("%s on %d: %s, want %s", c.path, c.as, got, c.want)
 		}
+	}
+}
+
+// TestAttackLength: a path that no system opens is not looked for, part by part.
+func TestAttackLength(t *testing.T) {
+	y := newYard(t)
+	long := strings.Repeat("a/", 30<<10)
+	begun := time.Now()
+	for _, c := range [][3]string{{"Bash", "command", "cat " + long}, {"Bash", "command", "$x " + long}, {"Bash", "command", "true > " + long}, {"Bash", "command", "cd " + long + " && git status"},
+		{"Bash", "command", "cd " + long[:4000] + " && cd " + long[:4000] + " && cat x"}, {"Read", "file_path", long}, {"Glob", "pattern", long + "*"}} {
+		if v := y.judge(c[0], c[1], c[2]); v.Effect == bailey.Allow {
+			t.Errorf("%s %.20s is allowed", c[0], c[2])
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("they took %v", took)
 	}
 }

@@ -113,6 +113,9 @@ func text(k command.Command) string {
 	return strings.Join(words, " ")
 }
 
+// maxPath is as long as a path can be that Linux opens, in bytes (PATH_MAX); others open less.
+const maxPath = 4096
+
 // follow is where a path leads that a program opens in dir: each link before what comes after it. What cannot be told leads to the
 // root, where no workspace is.
 func follow(dir, path string) string {
@@ -121,6 +124,9 @@ func follow(dir, path string) string {
 	}
 	if !filepath.IsAbs(path) {
 		path = dir + string(filepath.Separator) + path
+	}
+	if len(path) > maxPath {
+		return string(filepath.Separator)
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -139,7 +145,9 @@ func follow(dir, path string) string {
 // real resolves the links of a path, as far as there is something: rules shall see where it leads, and so may go by names. A link that
 // leads nowhere stays, and the gate refuses it.
 func real(path string) string {
-	path = filepath.Clean(path)
+	if path = filepath.Clean(path); len(path) > maxPath {
+		return string(filepath.Separator)
+	}
 	if found, err := filepath.EvalSymlinks(path); err == nil {
 		return found
 	}
@@ -175,7 +183,7 @@ func (c Config) hit(path, dir string) string {
 			path = c.Home + rest
 		}
 	}
-	if path == "" || strings.ContainsRune(path, 0) || !strings.ContainsAny(path, "/.") {
+	if path == "" || len(path) > maxPath || strings.ContainsRune(path, 0) || !strings.ContainsAny(path, "/.") {
 		return ""
 	}
 	for _, real := range []string{follow(dir, path), absolute(dir, path)} {

@@ -29,7 +29,7 @@ func (c Config) parts(e Event) ([]part, Verdict) {
 	for _, key := range pathInputs[e.Tool] {
 		v, ok := c.own(e.Input[key])
 		if !ok {
-			return nil, deny("%s: %q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
+			return nil, deny("%s: %.80q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
 		}
 		if v != e.Input[key] {
 			e.Input = maps.Clone(e.Input)
@@ -114,7 +114,7 @@ func (c Config) own(path string) (string, bool) {
 	blank := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' || r == 0 }
 	home, tilde := strings.CutPrefix(path, "~")
 	switch tilde = tilde && (home == "" || home[0] == '/'); {
-	case strings.TrimFunc(path, blank) != path:
+	case strings.TrimFunc(path, blank) != path, len(path) > maxPath:
 		return "", false
 	case tilde:
 		return c.Home + home, c.Home != ""
