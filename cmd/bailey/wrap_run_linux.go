@@ -191,7 +191,7 @@ const claudeState = ".claude.json"
 
 // furnish makes what the agent finds in its home, where it does not have it yet.
 func (w *wrapped) furnish(ctx context.Context, home string) error {
-	files := map[string]string{".gitconfig": gitIdentity(ctx)}
+	files := map[string]string{".gitconfig": w.gitIdentity(ctx)}
 	for name, text := range w.agent.Files {
 		files[name] = text
 	}
@@ -201,12 +201,22 @@ func (w *wrapped) furnish(ctx context.Context, home string) error {
 	return wrap.Furnish(home, files)
 }
 
-// gitIdentity is who commits are by: of the user's own configuration these two lines and no more.
-func gitIdentity(ctx context.Context) string {
+// gitIdentity is who commits are by: of the user's own configuration these two lines and no more. A git that lies in the project
+// is an agent's to write, and this runs outside of the wall.
+func (w *wrapped) gitIdentity(ctx context.Context) string {
 	var b strings.Builder
 	b.WriteString("[user]\n")
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return b.String()
+	}
+	for _, path := range []func(string) (string, error){filepath.Abs, filepath.EvalSymlinks} {
+		if at, err := path(git); err != nil || at == w.project.Path || strings.HasPrefix(at, w.project.Path+"/") {
+			return b.String()
+		}
+	}
 	for _, key := range []string{"name", "email"} {
-		cmd := exec.CommandContext(ctx, "git", "config", "--global", "--get", "user."+key)
+		cmd := exec.CommandContext(ctx, git, "config", "--global", "--get", "user."+key)
 		cmd.Dir = "/"
 		if out, err := cmd.Output(); err == nil {
 			if v := strings.TrimSpace(string(out)); v != "" && !strings.ContainsAny(v, "\"\\\n") {

@@ -262,3 +262,20 @@ func TestRecordsAreWhole(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 }
+
+// TestNamesInRecords: a name need not be UTF-8, and after a kill too it is the one that it was.
+func TestNamesInRecords(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, "caf\xe9/.envrc")
+	r, _ := begin(t, s, project, false)
+	put(t, project, "caf\ufffd/.envrc")
+	r.lock.Close()
+	list, err := s.Left(project)
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	got, err := list[0].Settle()
+	if err != nil || !slices.Equal(got.Moved, []string{"caf\ufffd/.envrc"}) || len(got.Changed) > 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+}

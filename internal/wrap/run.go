@@ -3,6 +3,7 @@
 package wrap
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +51,42 @@ type Run struct {
 
 	state State
 	lock  *os.File
+}
+
+// MarshalJSON and UnmarshalJSON have names in a form that JSON keeps: one need not be UTF-8, and who comes after a run that was
+// killed would take it for another.
+func (r *Run) MarshalJSON() ([]byte, error) {
+	return json.Marshal((*record)(r.renamed(func(s string) (string, error) { return url.PathEscape(s), nil })))
+}
+
+func (r *Run) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, (*record)(r)); err != nil {
+		return err
+	}
+	var bad error
+	*r = *r.renamed(func(s string) (string, error) {
+		name, err := url.PathUnescape(s)
+		bad = cmp.Or(bad, err)
+		return name, err
+	})
+	return bad
+}
+
+type record Run // without the methods
+
+func (r *Run) renamed(by func(string) (string, error)) *Run {
+	to := *r
+	to.Project, _ = by(r.Project)
+	to.Before, to.Stamps = nil, map[string]string{}
+	for _, name := range r.Before {
+		name, _ = by(name)
+		to.Before = append(to.Before, name)
+	}
+	for name, stamp := range r.Stamps {
+		name, _ = by(name)
+		to.Stamps[name] = stamp
+	}
+	return &to
 }
 
 // Begin writes a run down and holds it until Settle.
