@@ -68,7 +68,7 @@ func (s *stamping) add(sum hash.Hash, path string) {
 		s.left -= n
 		fmt.Fprintf(sum, "\n%d bytes %v\n", info.Size(), err == nil)
 	case info.IsDir():
-		d, err := s.root.Open(path)
+		d, err := s.root.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 		if err != nil {
 			fmt.Fprintf(sum, "unread\n")
 			return
