@@ -46,7 +46,7 @@ func TestInitAsks(t *testing.T) {
 	if text, err := os.ReadFile(settings); err != nil || !strings.Contains(string(text), y.repo) {
 		t.Errorf("%s, %v", text, err)
 	}
-	if said, code := y.dialog(t, "", "y\n", "init", "--claude-code", y.repo); code != exitOK || !strings.Contains(said, "can walk around the gate") {
+	if said, code := y.dialog(t, "", "y\n", "init", "--claude-code", y.repo); code != exitOK || !strings.Contains(said, "claude-code: ") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	ledger, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))

@@ -16,8 +16,9 @@ func runnable(info fs.FileInfo) bool { return info.Mode().IsRegular() }
 type group struct{}
 
 // launch refuses: what a hook started here could not be ended with it.
-func launch(*exec.Cmd) (group, error) {
-	return group{}, &bailey.Error{Kind: bailey.Unavailable, Message: "this platform starts no hooks", Hint: "use Linux or macOS"}
+func launch(cmd *exec.Cmd) (group, error) {
+	cmd.Err = &bailey.Error{Kind: bailey.Unavailable, Message: "this platform starts no hooks", Hint: "use Linux or macOS"}
+	return group{}, cmd.Err
 }
 
 func (group) term() {}
