@@ -95,6 +95,7 @@ func (w *weak) parts() map[string]func() {
 		"userns": func() {
 			w.attr = append(w.attr, func(a *syscall.SysProcAttr) {
 				a.Cloneflags &^= unix.CLONE_NEWUSER
+				a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} // the container has no more
 				a.UidMappings, a.GidMappings = nil, nil
 			})
 		},
