@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"text/tabwriter"
 
@@ -174,6 +175,9 @@ func newCageFinding(l jail.Layer) finding {
 func examineTool(ctx context.Context, j *jail.Jail, command string) finding {
 	name, tried := "tool "+command, "planned a call of it"
 	run, err := j.Plan(ctx, bailey.Job{Command: command})
+	if _, nowhere := exec.LookPath(command); err != nil && nowhere != nil { // whoever wants none of its capabilities needs none
+		return wrong(name, warning, tried, err)
+	}
 	if err != nil {
 		return wrong(name, missing, tried, err)
 	}
