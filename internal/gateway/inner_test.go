@@ -11,13 +11,13 @@ import (
 )
 
 func inner() *Inner {
-	return &Inner{Client: &Client{Session: "bs-mine"}, Dir: "/work/project"}
+	return &Inner{Client: &Client{Session: "bs-mine"}, Dir: "/src/project"}
 }
 
 // TestInnerLetsCallsThrough: with the agent's session, from its project, and with no right that it claims.
 func TestInnerLetsCallsThrough(t *testing.T) {
-	for dir, want := range map[string]string{"/work/project": "/work/project", "/work/project/sub": "/work/project/sub", "/work/project/../other": "/work/project",
-		"/work/projects": "/work/project", "/": "/work/project"} {
+	for dir, want := range map[string]string{"/src/project": "/src/project", "/src/project/sub": "/src/project/sub", "/src/project/../other": "/src/project",
+		"/src/projects": "/src/project", "/": "/src/project"} {
 		got, err := inner().admit(Query{Protocol: Protocol, Verb: "call", Dir: dir, Session: "bs-another", Call: &CallQuery{Capability: "git.status"}, Operator: Env,
 			Args: map[string]any{"a": "b"}, Redact: &RedactQuery{}})
 		if err != nil || got.Dir != want || got.Session != "bs-mine" || got.Operator != "" || got.Args != nil || got.Redact != nil || got.Call == nil {
@@ -28,7 +28,7 @@ func TestInnerLetsCallsThrough(t *testing.T) {
 
 func TestInnerRefusesTheRest(t *testing.T) {
 	for _, verb := range []string{"apply", "approve", "approvals", "receipts", "receipt", "records", "session", "settings", "stop", "status", "redact", "kill", "wrap.start", "policy.apply", "wraps", "", "CALL"} {
-		if _, err := inner().admit(Query{Protocol: Protocol, Verb: verb, Dir: "/work/project", Operator: Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+		if _, err := inner().admit(Query{Protocol: Protocol, Verb: verb, Dir: "/src/project", Operator: Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestInnerRefusesTheRest(t *testing.T) {
 
 // FuzzInner: whatever an agent writes, what goes on is one of the verbs, in its own session, with no right of an operator.
 func FuzzInner(f *testing.F) {
-	f.Add([]byte(`{"protocol":2,"verb":"call","dir":"/work/project","call":{"capability":"git.status"},"operator":"env"}`))
+	f.Add([]byte(`{"protocol":2,"verb":"call","dir":"/src/project","call":{"capability":"git.status"},"operator":"env"}`))
 	f.Add([]byte(`{"protocol":2,"verb":"mcp","dir":"/","session":"bs-0"}`))
 	f.Add([]byte(`{"verb":"stop"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -49,7 +49,7 @@ func FuzzInner(f *testing.F) {
 			return
 		}
 		carries := got.Verb == "call" || got.Verb == "mcp"
-		if !slices.Contains(innerVerbs, got.Verb) || got.Operator != "" || got.Redact != nil || !within("/work/project", got.Dir) ||
+		if !slices.Contains(innerVerbs, got.Verb) || got.Operator != "" || got.Redact != nil || !within("/src/project", got.Dir) ||
 			carries != (got.Session == "bs-mine") || !carries && got.Session != "" || carries && got.Args != nil {
 			t.Errorf("%q became %+v", b, got)
 		}
@@ -59,14 +59,14 @@ func FuzzInner(f *testing.F) {
 // TestWallSessionIsTheAgents: a bearer of the wall's says who calls, by which door, and in which workspace, whoever shows it.
 func TestWallSessionIsTheAgents(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
-	bearer, id, err := s.IssueWall(t.Context(), "claude", "/work/project")
+	bearer, id, err := s.IssueWall(t.Context(), "claude", "/src/project")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.enter(t.Context(), bearer, localAgent()); err != nil || got != id {
 		t.Fatal(got, err)
 	}
-	if i, ok := s.wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/work/project" {
+	if i, ok := s.wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/src/project" {
 		t.Errorf("%+v %v", i, ok)
 	}
 	own, id, _ := s.Issue(t.Context(), localAgent())

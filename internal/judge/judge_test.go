@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -42,7 +44,7 @@ func newYard(t testing.TB) *yard {
 	}
 	for link, to := range map[string]string{y.dir + "/keys": home + "/.ssh", y.dir + "/g": y.dir + "/.git"} {
 		if err := os.Symlink(to, link); err != nil {
-			t.Skip("symbolic links:", err)
+			ktest.Missing(t, "symlink", err)
 		}
 	}
 	y.Config = Config{Catalog: catalog.All, Ours: func(tool string) bool { return tool == "git_status" }, Home: home, Masks: []string{home + "/.ssh"},
@@ -238,7 +240,7 @@ func TestFails(t *testing.T) {
 func TestCorpus(t *testing.T) {
 	dir := os.Getenv("BAILEY_CORPUS")
 	if dir == "" {
-		t.Skip("BAILEY_CORPUS names no directory of lines")
+		ktest.Missing(t, "corpus", errors.New("BAILEY_CORPUS names no directory of lines"))
 	}
 	y := newYard(t)
 	f, err := os.Open(filepath.Join(dir, "attacks.jsonl"))
