@@ -25,7 +25,7 @@ func (s *stack) openHooks(home gateway.Home, masks []string) error {
 // newChain fills in what every asker of hooks has: this machine's variables, ways out as settings have them, and what no
 // hook sees for being near it.
 func newChain(c hooks.Config, w ways, masks []string, workspaces func() []string) *hooks.Dispatcher {
-	c.Bare, c.Environ, c.Plan, c.Open = hooks.Bare{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
+	c.Bare, c.Environ, c.Plan, c.Open = jail.Uncaged{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
 	if jail.Bare {
 		c.Cages = nil // a hook that is to have a cage is not started
 	}

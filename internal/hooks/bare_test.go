@@ -15,12 +15,13 @@ import (
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/jail"
 )
 
 // runs has the runner without a cage start a line of shell.
 func runs(t *testing.T, ctx context.Context, line string, timeout time.Duration, word string) (exit bailey.Exit, out, log string, err error) {
 	t.Helper()
-	r, err := Bare{}.Plan(t.Context(), bailey.Job{Command: "sh", Args: []string{"-c", line, word}, Env: []string{"PATH=" + searchPath}, EnvNames: []string{"LENT"}, Timeout: timeout})
+	r, err := jail.Uncaged{}.Plan(t.Context(), bailey.Job{Command: "sh", Args: []string{"-c", line, word}, Env: []string{"PATH=" + searchPath}, EnvNames: []string{"LENT"}, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestBareRefuses(t *testing.T) {
 		{Command: "sh", Wall: &bailey.Wall{}}, {Command: "sh", Network: &bailey.Network{}}, {Command: "sh", Read: []string{"/etc"}}, {Command: "sh", Limits: bailey.Limits{Tasks: 1}},
 		{Command: "sh", Places: []bailey.Place{{}}}, {Command: "sh", TTY: true}, {Command: "no-such-program-here"}, {Command: "../bin/sh"}, {Command: ".."}, {Command: ""}, {Command: "/bin"},
 	} {
-		if r, err := (Bare{}).Plan(t.Context(), job); err == nil || r != nil || strings.Contains(err.Error(), "%!") {
+		if r, err := (jail.Uncaged{}).Plan(t.Context(), job); err == nil || r != nil || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%+v was planned: %v", job, err)
 		}
 	}

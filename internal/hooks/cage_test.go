@@ -431,11 +431,11 @@ func TestNoCageNoHook(t *testing.T) {
 }
 
 // uncaged is a platform's runner that has no cage and says so.
-type uncaged struct{ Bare }
+type uncaged struct{ jail.Uncaged }
 
 func (u uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	job.Wall, job.Read = nil, nil
-	return u.Bare.Plan(ctx, job)
+	return u.Uncaged.Plan(ctx, job)
 }
 
 // wallless is a host with namespaces that cannot show its trees for another reason.

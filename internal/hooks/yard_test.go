@@ -54,7 +54,7 @@ func newYard(t testing.TB) *yard {
 	y := &yard{home: home}
 	y.Dispatcher = New(Config{
 		Applied: func() hook.Config { return hook.Config{Hooks: y.hooks} },
-		Cages:   j, Bare: Bare{},
+		Cages:   j, Bare: jail.Uncaged{},
 		Environ: func() []string {
 			return []string{"HOME=" + home, "USER=somebody", "SECRET=of the user's", "LISTED=passes"}
 		},

@@ -46,7 +46,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	if err != nil {
 		return bareNever, err
 	}
-	return r.live(ctx, r.command(real, env), s)
+	return bareLive(ctx, r.command(real, env), r.program.path, r.timeout, s)
 }
 
 // command is what is executed, sandbox-exec(1) first where there is a profile. The program comes to it by its
@@ -79,8 +79,8 @@ func (r *bareRun) unchanged() error {
 	return nil
 }
 
-// live starts the program, feeds and drains it, and waits for its end.
-func (r *bareRun) live(ctx context.Context, cmd *exec.Cmd, s bailey.Streams) (bailey.Exit, error) {
+// bareLive starts a program, feeds and drains it, and waits for its end.
+func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.Duration, s bailey.Streams) (bailey.Exit, error) {
 	p, err := openBarePipes(cmd, s)
 	if err != nil {
 		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
@@ -89,10 +89,10 @@ func (r *bareRun) live(ctx context.Context, cmd *exec.Cmd, s bailey.Streams) (ba
 	p.handOver()
 	if err != nil {
 		p.finish()
-		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: r.program.path + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
+		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: program + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
 	}
 	p.pump(s)
-	timedOut, cancelled := g.follow(ctx, cmd, r.timeout)
+	timedOut, cancelled := g.follow(ctx, cmd, timeout)
 	g.kill() // whatever it left behind
 	g.release()
 	p.finish()
@@ -124,7 +124,12 @@ func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Durat
 			g.kill()
 		case <-done:
 			cancelled, done = true, nil
-			g.kill()
+			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
+				g.kill()
+				continue
+			}
+			g.term()
+			kill = time.After(bareGrace)
 		}
 	}
 }

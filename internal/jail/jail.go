@@ -39,3 +39,6 @@ type Config struct {
 // DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191,
 // systemd's UIDS-GIDS.md) and below 2^31, which some tools still take for a sign.
 const DefaultHostUID = 1979000000
+
+// searchPath is PATH, outside when a command is looked up and inside for the tool. Never the caller's.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

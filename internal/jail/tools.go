@@ -15,9 +15,6 @@ import (
 	"bailey"
 )
 
-// searchPath is PATH, outside when a command is looked up and inside for the tool. Never the caller's.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // A tool is a program with all that it needs to start: its interpreters, its libraries, and the
 // symlinks through which they are found. It is immutable.
 type tool struct {

@@ -1,0 +1,77 @@
+package jail
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+
+	"bailey"
+)
+
+// Uncaged runs what a person took out of the cage by name: with the variables that are listed, pipes for streams, a session of
+// its own that ends with it, and all rights of the gateway's user. No call of an agent may come to it.
+type Uncaged struct{}
+
+// uncaged is such a run, planned.
+type uncaged struct {
+	job     bailey.Job
+	program string
+	started atomic.Bool
+}
+
+// Plan finds the program. What only a cage can hold it refuses.
+func (Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || len(job.Places)+len(job.Read)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0 || job.Limits != (bailey.Limits{}) {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "a program without a cage was given what only a cage can hold"}
+	}
+	program, err := findUncaged(job.Command)
+	if err != nil {
+		return nil, err
+	}
+	return &uncaged{job: job, program: program}, nil
+}
+
+// findUncaged looks a bare name up where a cage would, and takes a path as it is.
+func findUncaged(command string) (string, error) {
+	if filepath.IsAbs(command) {
+		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
+			return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is no program", Hint: "give it a first line and mode 755, or name another", Err: err}
+		}
+		return command, nil
+	}
+	for _, dir := range filepath.SplitList(searchPath) {
+		path := filepath.Join(dir, command)
+		if info, err := os.Stat(path); err == nil && command == filepath.Base(command) && bareRunnable(info) {
+			return path, nil
+		}
+	}
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s is not installed", command), Hint: "install it into one of " + searchPath + ", or name its path"}
+}
+
+// Cage says that there is none.
+func (*uncaged) Cage() bailey.Cage { return bailey.Cage{Kind: "none"} }
+
+func (*uncaged) Close() error { return nil }
+
+// Start runs the program and returns when its session was ended. What began another session is not found.
+func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	if r.started.Swap(true) {
+		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already"}
+	}
+	if err := ctx.Err(); err != nil {
+		return bareNever, err
+	}
+	timeout := r.job.Timeout
+	if timeout <= 0 {
+		timeout = bailey.DefaultTimeout
+	}
+	cmd := &exec.Cmd{Path: r.program, Args: append([]string{r.job.Command}, r.job.Args...), Dir: r.job.Dir,
+		Env: append(r.job.Env[:len(r.job.Env):len(r.job.Env)], lent.Env...)}
+	return bareLive(ctx, cmd, r.program, timeout, s)
+}
