@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"bailey"
-	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
@@ -40,16 +39,4 @@ func (s *stack) held() []string {
 		return nil
 	}
 	return s.desk.settings.Applied().Workspaces
-}
-
-// planFor makes a network of places that a hook names, with what settings say of each.
-func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
-	said := w.settings()
-	var all []bailey.Endpoint
-	for _, e := range places {
-		if e = said.With(e); !slices.Contains(all, e) {
-			all = append(all, e)
-		}
-	}
-	return egress.Plan(all)
 }

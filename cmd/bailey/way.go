@@ -22,27 +22,37 @@ func (w ways) Plan(m *pack.Capability, places []string) (*bailey.Network, error)
 	if m.Isolation != pack.Jail { // what runs elsewhere has no cage of ours
 		return nil, nil
 	}
-	said := w.settings()
-	all := said.For(string(m.ID))
+	all := w.settings().For(string(m.ID))
 	for _, place := range places {
 		e, err := bailey.ParseEndpoint(place)
 		if err != nil {
 			return nil, err
 		}
-		if e = said.With(e); !slices.Contains(all, e) {
-			all = append(all, e)
-		}
+		all = append(all, e)
 	}
 	if len(all) == 0 {
 		return nil, nil
 	}
-	n, err := egress.Plan(all)
+	n, err := w.planFor(all)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: string(m.ID) + " cannot have its network: " + err.Error(), Hint: bailey.HintOf(err)}
 	}
 	return n, nil
 }
 
+// planFor makes a network of places, with what settings say of each.
+func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
+	said := w.settings()
+	var all []bailey.Endpoint
+	for _, e := range places {
+		if e = said.With(e); !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return egress.Plan(all)
+}
+
+// Open makes the other side, with the proxy that settings name and whom this machine believes.
 func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
 	c := w.world
 	c.Network, c.Inject = n, inject

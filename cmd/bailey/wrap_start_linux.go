@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -215,7 +214,9 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 			for i := range lines {
 				lines[i] = lines[i].hidden(veil)
 			}
-			act(ctx, w.client, w.op, wrapRefused, map[string]any{"wrap": wrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{})
+			if act(ctx, w.client, w.op, wrapRefused, map[string]any{"wrap": wrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{}) != nil {
+				r.lost(untold + int64(len(lines)))
+			}
 		}
 	}
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -257,6 +258,13 @@ func (r *refusals) add(l refusal) {
 	r.lines = append(r.lines, l)
 }
 
+// lost counts those that nobody could be told of. The number is told as soon as somebody can be.
+func (r *refusals) lost(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.untold += n
+}
+
 func (r *refusals) take() (lines []refusal, untold int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,25 +281,13 @@ type wallWay struct {
 
 // way makes it. The bearer stays on this side.
 func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
-	believed, err := egress.Authorities()
-	if err != nil {
-		return nil, err
-	}
-	c := egress.WayConfig{Network: w.job.Network, Authorities: believed, Config: egress.Config{ByName: w.network.ByName,
-		Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
+	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
 			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
 				r.add(refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
 			}
 		}}}
-	if w.network.Upstream != "" {
-		u, err := url.Parse(w.network.Upstream)
-		if err != nil {
-			return nil, err
-		}
-		c.Upstream = u
-	}
-	way, err := egress.NewWay(c)
+	way, err := ways{settings: func() gateway.Network { return w.network }, world: world}.Open(w.job.Network, nil)
 	if err != nil {
 		return nil, err
 	}
