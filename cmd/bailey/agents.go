@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 
@@ -55,7 +54,7 @@ func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
 // tryAgents tests what holds whoever runs this process, and each client that is installed here. Running tells whether there
 // is a gateway that a hook can ask. All goes on where one test has failed already.
 func tryAgents(ctx context.Context, known []agentStatus, dir string, running, all bool) []agentStatus {
-	self := trySelf(ctx, dir, all || os.Getenv(gateway.CallsVariable) != "")
+	self := trySelf(ctx, dir, all || callsSocket() != "")
 	agents := []agentStatus{}
 	for _, a := range known {
 		if a.Agent == self.Agent {

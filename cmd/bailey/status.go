@@ -115,7 +115,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 				s = stopped(home, walled)
 			}
 			s.Agents = tryAgents(cmd.Context(), s.Agents, here, s.Running, false)
-			if err != nil && s.Agents[0].State != confinedState && os.Getenv(gateway.CallsVariable) == "" {
+			if err != nil && s.Agents[0].State != confinedState {
 				return err
 			}
 			if a.json {

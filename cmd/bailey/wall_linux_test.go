@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 )
 
@@ -37,15 +36,12 @@ func TestConfinedIsTried(t *testing.T) {
 		!strings.Contains(said, walled) || strings.Contains(said, "walk around") {
 		t.Errorf("in a cage: %s", said)
 	}
-	calls := gateway.CallsVariable + "=/run/bailey/calls.sock"
-	said := y.must(y.program, "jail", "run", "--yes", "--env", calls, "--exec", "true", "--", inside, "status", "--json")
-	y.env = append(y.env, calls)
 	for where, said := range map[string]string{
-		"in":      said,
+		"in":      y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status", "--json"),
 		"outside": y.must(y.program, "status", "--json"),
 	} {
 		var s status
-		if err := json.Unmarshal([]byte(said), &s); err != nil || len(s.Agents) == 0 || len(s.Agents[0].Tried) != len(wallTrials()) {
+		if err := json.Unmarshal([]byte(said), &s); err != nil || len(s.Agents) == 0 || len(s.Agents[0].Tried) == 0 || where == "in" && len(s.Agents[0].Tried) != len(wallTrials()) {
 			t.Fatalf("%s: %v, %s", where, err, said)
 		}
 		a := s.Agents[0]

@@ -56,7 +56,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 		return err
 	}
 	j.Network.Listen = append(j.Network.Listen, bailey.Listen{Network: "unix", Address: gateway.CallsSocket})
-	j.Env = append(open, gateway.CallsVariable+"="+gateway.CallsSocket)
+	j.Env = open
 	j.TTY = isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	j.Dir, j.Places = startDir([]bailey.Place{w.project}), []bailey.Place{w.project}
 	if err := w.furnish(ctx, home); err != nil {

@@ -14,12 +14,9 @@ import (
 	"bailey/internal/peer"
 )
 
-// CallsSocket is where an agent inside the wall finds the one socket it has, and CallsVariable names it there: some clients give
-// the programs that they start no variable, so that the place has to do.
-const (
-	CallsSocket   = "/run/bailey/calls.sock"
-	CallsVariable = "BAILEY_CALLS"
-)
+// CallsSocket is where an agent inside the wall finds the one socket it has. The place is all that says so: a variable could be
+// set outside, and some clients give the programs that they start none.
+const CallsSocket = "/run/bailey/calls.sock"
 
 // innerVerbs are what an agent inside the wall may say: calls, how to word one, and what its own hook asks. Nothing that shows other sessions.
 var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
