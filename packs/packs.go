@@ -6,5 +6,5 @@ import "embed"
 
 // FS holds NAME/pack.yaml for every built-in pack.
 //
-//go:embed base/pack.yaml git/pack.yaml http/pack.yaml
+//go:embed */pack.yaml
 var FS embed.FS
