@@ -75,7 +75,7 @@ func examples(r *rand.Rand) map[string]func() any {
 		wrapRefused: func() any {
 			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
 		},
-		wrapEnd:            func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		wrapEnd: func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
 		gateway.ProfileEvent: func() any {
 			return gateway.InUse{At: at(), Profiles: []gateway.UsedProfile{{Name: "p", Digest: fmt.Sprint(r.IntN(1000)), Profile: gateway.Profile{Packs: []string{name()}}}}}
 		},

@@ -27,6 +27,15 @@ func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool)
 	return s
 }
 
+// stock puts other packs on the shelf, from the next call on; the policy in force has to hold for them.
+func (s *stack) stock(c *pack.Catalog) error {
+	if err := s.rules.Stock(c); err != nil {
+		return err
+	}
+	s.shelf.all.Store(c)
+	return nil
+}
+
 // Catalog has the capabilities of all packs, also those that no profile in use has: rules may speak of them.
 func (s *shelf) Catalog() *pack.Catalog { return s.all.Load() }
 
