@@ -25,7 +25,7 @@ type capability struct {
 	Isolation     string              `json:"isolation"`
 	Digest        string              `json:"digest"`
 	Command       string              `json:"command,omitempty"`
-	Absent        bool                `json:"absent,omitempty"` // its program is not on this machine
+	Absent        bool                `json:"absent,omitempty"`  // its program is not on this machine
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
 	Egress        []string            `json:"egress,omitempty"` // as the manifest has it
