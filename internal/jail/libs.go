@@ -12,8 +12,8 @@ import (
 	"bailey"
 )
 
-// maxEntries bounds a directory of shared objects: each of them is a mount of the cage.
-const maxEntries = 512
+// maxLoaded bounds the shared objects of a directory with what they need: each is a mount of the cage.
+const maxLoaded = 256
 
 // libs shows the shared objects that the tool loads while it runs, as Python's extension modules, with what they need. What
 // is declared as data is noexec, and no loader maps code from there (mmap(2), EPERM); Landlock lets none of these be executed.
@@ -65,9 +65,6 @@ func (t *tools) gather(dir string, by object) (*tool, error) {
 	if err == nil {
 		entries, err = os.ReadDir(real)
 	}
-	if err == nil && len(entries) > maxEntries {
-		err = fmt.Errorf("it has %d entries, more than %d", len(entries), maxEntries)
-	}
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the libraries in " + dir + " cannot be shown to the tool", Err: err,
 			Hint: "name the very directory that holds them in the manifest"}
@@ -81,6 +78,10 @@ func (t *tools) gather(dir string, by object) (*tool, error) {
 		}
 		if err := t.gatherOne(all, path, by); err != nil {
 			return nil, err
+		}
+		if len(all.files) > maxLoaded {
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the libraries in %s are more than the %d that a cage takes", dir, maxLoaded),
+				Hint: "name a directory with fewer of them in the manifest"}
 		}
 	}
 	made.files, made.links = all.files, append(made.links, all.links...)
