@@ -141,7 +141,7 @@ func TestLookersOnlyLook(t *testing.T) {
 	env := map[string][]string{}
 	for _, m := range lookersOf(t) {
 		j := m.Job(nil, nil)
-		if m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || len(m.ArgvPattern()) == 0 {
+		if m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
 			t.Errorf("%s: %s, %s, executes %q, stands for %q", m.ID, m.SideEffect, m.Reversibility, j.Exec, m.ArgvPattern())
 		}
 		if first, ok := env[m.Pack]; ok && !slices.Equal(first, j.Env) {
