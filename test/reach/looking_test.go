@@ -316,3 +316,20 @@ func TestGcloudLooks(t *testing.T) {
 	w.look("gcloud-aiplatform.models-list", map[string]any{"project": "the-project", "region": "europe-west1"}, lent).says(t, "the model")
 	s.bearer(t, "the-bearer")
 }
+
+func TestHelmAsks(t *testing.T) {
+	w := newWorld(t)
+	installed(t, "helm")
+	s := w.answering(map[string]string{
+		"GET kube.example.com/version":                       kubeAnswers["GET kube.example.com/version"],
+		"GET kube.example.com/api/v1/namespaces/web/secrets": `{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}`,
+	}, "kube.example.com")
+	lent := map[string]string{"kubeconfig": w.kubeconfig("https://kube.example.com", "{token: the-bearer}")}
+	w.look("helm.list", map[string]any{"server": "https://kube.example.com"}, lent).says(t, "NAMESPACE")
+	s.bearer(t, "the-bearer")
+	for _, r := range s.requests() {
+		if !strings.HasPrefix(r.what, "GET ") {
+			t.Errorf("helm asked %s", r.what)
+		}
+	}
+}
