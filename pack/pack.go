@@ -212,6 +212,7 @@ type Capability struct {
 	looks    [][]element // of the preview
 	binds    []bound     // of its arguments
 	egress   []reached
+	output   *schema             // nil: nothing is promised
 	patterns []pattern           // of command lines
 	quote    func(string) string // nil: as it is
 }
@@ -254,6 +255,7 @@ type PathInput struct {
 	Write bool // the tool may write there
 	Dir   bool // the tool runs there
 	New   bool // it need not exist: who runs it may make it
+	File  bool // a file and no directory, at most [MaxStdin] bytes: the tool reads it as stdin
 }
 
 // PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and
@@ -264,7 +266,7 @@ func (m *Capability) PathInputs() []PathInput {
 		dir := name == m.spec.Backend.CwdFromInput
 		if dir || m.schema.props[name].Format == "path" {
 			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name),
-				New: m.Isolation == Agent && !dir})
+				New: m.Isolation == Agent && !dir, File: m.spec.Stdin == "file" && name == StdinInput})
 		}
 	}
 	return ins

@@ -23,7 +23,8 @@ type schema struct {
 	root    *rule
 	props   map[string]*rule // the inputs, $ref followed
 	names   []string         // sorted
-	verdict func(input map[string]any) error
+	verdict func(v any) error
+	stdin   string // text or file, where the input of that name is the tool's
 }
 
 // schema compiles the inputSchema at n; a capability without one takes no inputs.
