@@ -34,6 +34,8 @@ func TestOpenTheWorkspace(t *testing.T) {
 		{"the one there is", []string{a}, top, a, "", ""},
 		{"the one it is in", []string{b, a}, sub, a, "", ""},
 		{"a path says nothing", []string{a}, sub, a, "", b},
+		{"the narrowest", []string{a, sub, b}, sub, sub, "", ""},
+		{"one that is named twice", []string{a, a}, top, a, "", ""},
 		{"none of two", []string{a, b}, top, "", "", ""},
 		{"the project of a wall", []string{a, b}, b, sub, sub, ""},
 		{"a home", nil, top, "", "", ""},

@@ -27,6 +27,7 @@ type Workspaces struct {
 	roots map[bailey.SessionID]string
 	walls map[bailey.SessionID]string // of agents inside the wall: the project, which is all that they have
 	named []string                    // the home's own, canonical
+	more  []string                    // those of the profiles in use
 	shut  error                       // why no call gets a workspace, nil when nothing is wrong
 }
 
@@ -143,12 +144,16 @@ func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
 	return nil
 }
 
-// own is the workspace that a tool runs in for a client in dir.
+// own is the workspace that a tool runs in for a client in dir: the one there is, or the narrowest that dir is in.
 func (b bounds) own(dir string) (string, error) {
-	for _, root := range b.dirs {
-		if within(root, dir) || len(b.dirs) == 1 {
-			return root, nil
+	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.dirs)))
+	for _, r := range all {
+		if (within(r, dir) || len(all) == 1) && len(r) > len(root) {
+			root = r
 		}
+	}
+	if root != "" {
+		return root, nil
 	}
 	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
 }
@@ -179,9 +184,16 @@ func (w *Workspaces) use(dirs []string, shut error) {
 	w.mu.Unlock()
 }
 
+// useProfiles adds the workspaces of the profiles in use, from the next call on.
+func (w *Workspaces) useProfiles(dirs []string) {
+	w.mu.Lock()
+	w.more = dirs
+	w.mu.Unlock()
+}
+
 func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	w.mu.Lock()
-	named, shut := w.named, w.shut
+	named, shut := slices.Concat(w.named, w.more), w.shut
 	project, wall := w.walls[call.Session.ID]
 	w.mu.Unlock()
 	switch {
