@@ -22,8 +22,8 @@ func (m *Capability) OutputShape() json.RawMessage {
 
 // Of a text that was redacted nothing that ofTexts say holds, and unjudged are the keywords that only the library knows.
 var (
-	ofTexts  = []string{"const", "enum", "format", "maxLength", "minLength", "pattern"}
-	unjudged = []string{"anyOf", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
+	ofTexts  = []string{"enum", "format", "maxLength", "minLength", "pattern"}
+	unjudged = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
 )
 
 func shape(v any) any {
