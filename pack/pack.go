@@ -100,7 +100,7 @@
 //	  - {type: DenyArgs, args: [--force, -f]}               # no argument may mean one of these
 //
 // A call that does not meet all of them is refused before anything is decided. Of DenyArgs --force also refuses --force=x, its
-// beginnings (--for) and -force; -f also -rf and whatever else has an f behind one dash; another word itself alone.
+// beginnings (--for), and both with one dash; -f also -rf and whatever else has an f behind one dash; another word itself alone.
 //
 // # Output
 //

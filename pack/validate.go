@@ -94,7 +94,7 @@ func (m *Capability) denied(args []string) error {
 }
 
 // means reports whether a program could take arg for the argument no. It errs on the side of yes: a long option may have a
-// value behind =, be cut short (getopt_long(3)) and have one dash or two (package flag of Go); a short one may
+// value behind =, be cut short (getopt_long(3)) and have one dash or two (getopt_long_only(3), package flag of Go); a short one may
 // stand among others in one word (getopt(3)).
 func means(arg, no string) bool {
 	if arg == no {
@@ -113,7 +113,7 @@ func means(arg, no string) bool {
 	case len(name) == 1: // a short one
 		return had == 1 && strings.Contains(arg[1:], name)
 	}
-	return had == 2 && strings.HasPrefix(name, given)
+	return (had == 2 || len(given) > 1) && strings.HasPrefix(name, given)
 }
 
 // validators reads the key of that name, which speaks of inputs and so comes after the schema.

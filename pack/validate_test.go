@@ -37,9 +37,9 @@ func TestDenyArgs(t *testing.T) {
 		no       string
 		yes, not []string
 	}{
-		{"--force", []string{"--force", "--force=yes", "--force=", "--for", "--f", "-force", "--fo=1"}, []string{"--forced", "force", "--no-force", "-f", "--", "-", "", "--x", "---force", "x--force"}},
+		{"--force", []string{"--force", "--force=yes", "--force=", "--for", "--f", "-force", "--fo=1", "-forc", "-fo=x"}, []string{"--forced", "force", "--no-force", "-f", "--", "-", "", "--x", "---force", "x--force"}},
 		{"-f", []string{"-f", "-fd", "-df", "-f=x", "-ofile", "--f", "--f=1"}, []string{"--force", "f", "-d", "--", "-"}},
-		{"-force", []string{"-force", "--force", "-force=true", "--for"}, []string{"-f", "-forc", "force"}},
+		{"-force", []string{"-force", "--force", "-force=true", "--for", "-forc"}, []string{"-f", "-rf", "force"}},
 		{"delete", []string{"delete"}, []string{"--delete", "del", "delete2", "delete="}},
 	} {
 		for _, arg := range c.yes {

@@ -17,14 +17,20 @@ import (
 	"bailey/pack"
 )
 
-// foreign is a gate over manifests as others write them, whose policy lets run what looks only.
+// foreign is a gate over manifests as others write them.
 func foreign(t *testing.T) *stack {
 	t.Helper()
-	ktest.Require(t, "userns", "netns")
 	catalog, err := pack.Load(os.DirFS("../../pack/testdata/published"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return looksOnly(t, catalog)
+}
+
+// looksOnly is a gate whose policy lets run what looks only.
+func looksOnly(t *testing.T, catalog *pack.Catalog) *stack {
+	t.Helper()
+	ktest.Require(t, "userns", "netns")
 	rules, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{{Name: "own.cedar", Text: []byte(
 		`@id("looks") permit (principal, action in [Action::"sideEffect:none", Action::"sideEffect:readOnly"], resource) when { context.cage == "full" && !context.writes };`)}}})
 	if err != nil {
@@ -140,6 +146,17 @@ func TestNotAsPromised(t *testing.T) {
 	i := slices.IndexFunc(tools, func(tool mcp.Tool) bool { return tool.ID == "jq.filter-file" })
 	if i < 0 || string(tools[i].OutputSchema) != `{"type":"object"}` {
 		t.Errorf("%+v", tools)
+	}
+}
+
+// TestStructuredIsRedacted: what is structured holds the tokens that the text has, and no others.
+func TestStructuredIsRedacted(t *testing.T) {
+	ktest.Require(t, "jq")
+	s, dir := foreign(t), project(t)
+	res := try(t, s, "jq.filter", dir, map[string]any{"stdin": `{"key":"sk_live_4eC39HqLyjWDarjtT1zdp7dc","from":"10.20.30.40","own":"[REDACTED_IPV4_1]","lt":"<b>"}`})
+	const want = `{"from":"[REDACTED_IPV4_1]","key":"[REDACTED_API_KEY_1]","lt":"<b>","own":"[REDACTED__IPV4_1]"}`
+	if res.Err != nil || string(res.Structured) != want || !strings.Contains(string(res.Stdout), `"own":"[REDACTED__IPV4_1]"`) {
+		t.Errorf("%v\n%s\n%s\n%s", res.Err, res.Stdout, res.Structured, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -64,7 +65,7 @@ func (c *course) stdin() (r io.Reader, shut func(), err error) {
 }
 
 // promise judges what the tool wrote, as the caller gets it, by what the manifest says of that. The text stays in any case.
-func (c *course) promise(context.Context) (err error) {
+func (c *course) promise(context.Context) error {
 	switch {
 	case c.manifest.OutputSchema() == nil:
 	case c.stdout.cut:
@@ -74,7 +75,17 @@ func (c *course) promise(context.Context) (err error) {
 		if body := c.stdout.body(); body != nil {
 			text = body.Bytes
 		}
-		c.structured, err = c.manifest.Structure(text)
+		raw, err := c.manifest.Structure(text)
+		if err != nil {
+			return err
+		}
+		// In the text a secret may have stood in escapes, which no longer hide it.
+		if again := c.Redactor.Again(c.call.Session.ID, raw); !bytes.Equal(again, raw) {
+			if raw, err = c.manifest.Structure(again); err != nil {
+				return err
+			}
+		}
+		c.structured = raw
 	}
-	return err
+	return nil
 }

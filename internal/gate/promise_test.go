@@ -150,6 +150,7 @@ func TestPromise(t *testing.T) {
 		"nothing":           {``, "", "it is not JSON"},
 		"cut":               {`{"a":1}` + strings.Repeat(" ", bailey.OutputCap), "", "the output was cut at 1048576 bytes"},
 		"a secret":          {`{"a":1,"b":"SECRET"}`, `{"a":1,"b":"[R]"}`, ""},
+		"one in escapes":    {`{"a":1,"b":"SECRE\u0054"}`, `{"a":1,"b":"[R]"}`, ""},
 	} {
 		for _, streamed := range []bool{false, true} {
 			w, in := newWorld(t), of("t.json", nil)

@@ -60,6 +60,24 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestStdinIsMasked: what no cage may show is no tool's stdin either, on whatever way it came into a workspace.
+func TestStdinIsMasked(t *testing.T) {
+	dir := canonical(t.TempDir())
+	os.MkdirAll(filepath.Join(dir, "home"), 0o755)
+	os.WriteFile(filepath.Join(dir, "home", "key"), []byte("x"), 0o644)
+	os.WriteFile(filepath.Join(dir, "other"), []byte("x"), 0o644)
+	os.Symlink("home/key", filepath.Join(dir, "link"))
+	w := NewWorkspaces([]string{filepath.Join(dir, "home"), filepath.Join(dir, "agent")}, nil)
+	w.use([]string{dir}, nil)
+	os.Symlink("other", filepath.Join(dir, "agent")) // since then
+	call := bailey.Call{Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
+	for _, name := range []string{"home/key", "link", "other", "agent"} {
+		if _, err := w.Open(call, pack.PathInput{Name: "stdin", File: true}, name); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "is masked") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestOpenForStdin: a file for stdin is a file, and no longer than a tool is given to read.
 func TestOpenForStdin(t *testing.T) {
 	dir := canonical(t.TempDir())

@@ -95,11 +95,24 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		real = filepath.Join(real, below)
 		err = roots.admit(path, real, in, f)
 	}
+	if err == nil && in.File {
+		err = w.unmasked(in, real)
+	}
 	if err != nil {
 		f.Close()
 		return none, err
 	}
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
+}
+
+// unmasked refuses a file that the gate itself would read for a tool, where no cage could be shown it.
+func (w *Workspaces) unmasked(in pack.PathInput, real string) error {
+	for _, m := range w.masks {
+		if within(fold(m), fold(real)) || within(fold(canonical(m)), fold(real)) { // a link may have come to stand there
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
+		}
+	}
+	return nil
 }
 
 // openAbove opens the directory that a file to be made will lie in, as far as there is one, and says what comes below it. A
