@@ -14,6 +14,7 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 		"type":         choice(r.source, "type", backends, &b.Type),
 		"command":      r.command(&b.Command),
 		"args":         func(n ast.Node) { at.args = n; r.texts("args", &b.Args)(n) },
+		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.word("cwdFromInput", inputName(), &b.CwdFromInput),
 		"cwd":          choice(r.source, "cwd", cwds, &b.Cwd),
 		"env":          r.env(m),
@@ -32,6 +33,11 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 			r.fault(tokenOf(n), "backend agent is for built-in packs: it is what an agent does by itself")
 		case seen["command"] || seen["args"] || seen["env"] || seen["cwd"]:
 			r.fault(tokenOf(n), "backend agent runs nothing, and has neither command nor args nor env nor cwd")
+		}
+	case "workflow":
+		m.Isolation = Workflow
+		if seen["command"] || seen["args"] || seen["env"] || seen["cwdFromInput"] || seen["cwd"] {
+			r.fault(tokenOf(n), "backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
 		// Its fields have no meaning yet: a pack that loaded all the same would promise what nobody has defined.

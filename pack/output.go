@@ -130,6 +130,14 @@ func deeper(v any, left int) bool {
 // output reads outputSchema and the key output; the latter speaks of inputs.
 func (r *reader) output(schemaAt, at ast.Node, m *manifest, inputs *schema) *schema {
 	o := &output{}
+	first := schemaAt
+	if first == nil {
+		first = at
+	}
+	if first != nil && m.Backend.Type != "subprocess" {
+		r.fault(tokenOf(first), "backend %s runs no program whose output could be promised", m.Backend.Type)
+		return nil
+	}
 	if at != nil {
 		o.Page = r.page(at, inputs)
 	}

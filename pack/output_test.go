@@ -114,6 +114,30 @@ func TestOutputSchemaRefuses(t *testing.T) {
 	}
 }
 
+// TestPromisesAreOfPrograms: what is no program reads no stdin, has no arguments and keeps no promise about its output.
+func TestPromisesAreOfPrograms(t *testing.T) {
+	const chain = `name: demo
+version: 1.0.0
+capabilities:
+  - name: both
+    backend: {type: workflow, steps: [{id: one, call: demo.look}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+`
+	if m := mustParse(t, chain).Capabilities[0]; m.Workspace() {
+		t.Error("a workflow has a workspace of its own")
+	}
+	for key, want := range map[string]string{
+		"stdin: text\n    inputSchema: {properties: {stdin: {type: string}}}": "runs no program that could read stdin",
+		"outputSchema: {type: object}":                                        "runs no program whose output could be promised",
+		"validators: [{type: DenyArgs, args: [x]}]":                           "runs no program that a validator could be about",
+	} {
+		wantErr(t, chain+"    "+key+"\n", want)
+	}
+	wantErr(t, strings.Replace(chain, "workflow, ", "workflow, cwd: none, ", 1), "nor cwd")
+}
+
 func TestPage(t *testing.T) {
 	with := func(page string) string {
 		return strings.Replace(sample, "timeout: 30s", "output: {page: "+page+"}", 1)

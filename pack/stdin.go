@@ -52,7 +52,7 @@ func (m *Capability) mounted(places []bailey.Place) []bailey.Place {
 // one that is not built-in names no path of its own.
 func (m *Capability) Workspace() bool {
 	b := m.spec.Backend
-	return b.Cwd == "workspace" || b.Cwd == "" && !m.Builtin && m.Isolation != Agent && len(m.PathInputs()) == 0
+	return b.Cwd == "workspace" || b.Cwd == "" && !m.Builtin && b.Type == "subprocess" && len(m.PathInputs()) == 0
 }
 
 // stdin checks the input that the key of that name is about.
@@ -71,8 +71,8 @@ func (r *reader) stdin(n ast.Node, m *manifest, s *schema) {
 		r.fault(tokenOf(n), "stdin: file wants an input stdin of format path")
 	case m.Backend.CwdFromInput == StdinInput:
 		r.fault(tokenOf(n), "stdin and cwdFromInput cannot be the same input")
-	case m.Isolation == Agent:
-		r.fault(tokenOf(n), "backend agent runs nothing, and has no stdin")
+	case m.Backend.Type != "subprocess":
+		r.fault(tokenOf(n), "backend %s runs no program that could read stdin", m.Backend.Type)
 	}
 	in.stream, s.stdin = m.Stdin == "text", m.Stdin
 }

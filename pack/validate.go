@@ -140,8 +140,8 @@ func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
 		if len(r.faults) > before {
 			continue
 		}
-		if m.Isolation == Agent {
-			r.fault(tokenOf(item), "backend agent runs nothing that a validator could be about")
+		if m.Backend.Type != "subprocess" {
+			r.fault(tokenOf(item), "backend %s runs no program that a validator could be about", m.Backend.Type)
 			continue
 		}
 		r.validator(item, &v, seen, m, s)

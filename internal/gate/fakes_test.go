@@ -87,7 +87,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -196,6 +196,13 @@ const promising = `
     outputSchema: {type: object, required: [a], properties: {a: {type: integer}}}
     output: {page: {limit: limit}}
     inputSchema: {type: object, properties: {limit: {type: integer}}}
+  - name: sorting
+    description: has a step that reads a text
+    backend: {type: workflow, steps: [{id: one, call: t.sort, input: {stdin: "{{ input.word }}"}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
   - name: apart
     description: what runs elsewhere
     backend: {type: subprocess, command: apart}
@@ -210,6 +217,51 @@ const promising = `
     sideEffectClass: readOnly
     reversibility: readOnly
     isolation: none
+`
+
+// chained are workflows: one whose steps are known beforehand, one whose last takes what the first wrote.
+const chained = `
+  - name: both
+    description: say two things
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}", dir: "{{ input.dir }}"}}
+        - {id: two, call: t.echo, input: {word: "and {{ input.word }}"}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}, dir: {type: string, format: path}}, required: [word]}
+  - name: relay
+    description: say what was said
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}"}, onFailure: continue}
+        - {id: two, call: t.echo, input: {word: "{{ steps.one.stdout }}"}}
+        - {id: three, call: t.echo, input: {word: last}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+  - name: nested
+    description: a workflow of workflows
+    backend: {type: workflow, steps: [{id: one, call: t.both, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: meek
+    description: says less of itself than its step does
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: putting
+    description: has a step that shows what it would do
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
 `
 
 func call() bailey.Call {

@@ -45,6 +45,25 @@ func TestStdinIsBound(t *testing.T) {
 	}
 }
 
+// TestStdinOfAStep: a step whose command line does not show what its tool reads is asked about itself.
+func TestStdinOfAStep(t *testing.T) {
+	w := newWorld(t)
+	var asked []bailey.Question
+	w.decide = func(_ int, r bailey.Request) bailey.Decision {
+		if r.Capability == "t.sort" && len(r.Approvals) == 0 {
+			return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "p", Digest: "d"}}, Policy: "p"}
+		}
+		return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+	}
+	given := w.answer
+	w.answer = func(q bailey.Question) bailey.Answer { asked = append(asked, q); return given(q) }
+	w.stdin = new(string)
+	res := w.gate().Do(t.Context(), workflow("sorting"))
+	if res.Err != nil || *w.stdin != "hello" || len(asked) != 1 || asked[0].Call != "t.sort" || asked[0].Inputs[0].Text != `"hello"` {
+		t.Errorf("%v, read %q, asked %+v", res.Err, *w.stdin, asked)
+	}
+}
+
 // TestStdinFile: the descriptor that was opened is read, and the cage has it nowhere; of a call that was asked about, what it
 // held then.
 func TestStdinFile(t *testing.T) {
