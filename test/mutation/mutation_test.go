@@ -123,7 +123,7 @@ var mutations = []struct {
 	{"a plan that holds a secret is withheld", "internal/gate/receipt.go",
 		"		cage.Plan = \"\"\n", "", "./internal/gate"},
 	{"what a manifest requires is there", "internal/gate/promise.go",
-		"		if !has {", "		if false {", "./internal/gate"},
+		"		if !has {", "		if !has && err != nil {", "./internal/gate"},
 	{"what is frozen is what is read", "internal/gate/promise.go",
 		"		case p.Frozen != nil:", "		case false:", "./internal/gate"},
 	{"an output that was cut is not judged", "internal/gate/promise.go",
