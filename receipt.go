@@ -135,6 +135,9 @@ type Result struct {
 	NotDurable bool  // executed, but the outcome could not be written
 	Cage       *Cage // what held, or for a dry run would hold
 	Argv       []string
-	Refused    []string // what its egress was refused, a line each
-	Err        error    // why it is not ok; carries kind and hint
+	Refused    []string        // what its egress was refused, a line each
+	Structured json.RawMessage // stdout once more, where the manifest promises JSON and it is what was promised
+	Promised   bool            // the manifest promises JSON
+	Narrow     string          // of an output that was cut: how to have less at once, where the manifest says
+	Err        error           // why it is not ok; carries kind and hint
 }

@@ -74,7 +74,7 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 	if w.total > maxTotal {
 		return nil, m.invalid("the arguments have %d bytes together, more than %d", w.total, maxTotal)
 	}
-	return w.args, nil
+	return w.args, m.denied(w.args)
 }
 
 func (m *Capability) unshown(look int) error {

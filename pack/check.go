@@ -17,7 +17,7 @@ const maxComplaints = 8 // in one error; nothing more is looked for beyond them
 // The error is Invalid and holds every complaint.
 func (m *Capability) Check(input map[string]any, text bool) (map[string]any, error) {
 	input = m.filled(input)
-	c := &checker{id: string(m.ID), hide: m.hidden}
+	c := &checker{id: string(m.ID), about: "input ", hide: m.hidden}
 	clean := make(map[string]any, len(input))
 	for _, name := range keys(input) {
 		if len(c.complaints) > maxComplaints {
@@ -50,6 +50,9 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 			c.blame(m, clean, err)
 		}
 	}
+	if len(c.complaints) == 0 {
+		c.keyed(m, clean)
+	}
 	if len(c.complaints) > 0 {
 		return nil, c.err(m)
 	}
@@ -59,6 +62,8 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 // checker collects complaints about one call's input.
 type checker struct {
 	id         string
+	about      string // what a pointer is of: "input "
+	output     bool   // the value is what a tool wrote, and no word for a command line
 	hide       func(string) string
 	complaints []string
 	hint       string
@@ -66,7 +71,7 @@ type checker struct {
 }
 
 func (c *checker) complain(at, format string, args ...any) {
-	c.complaints = append(c.complaints, "input "+c.pointer(at)+" "+fmt.Sprintf(format, args...))
+	c.complaints = append(c.complaints, c.about+c.pointer(at)+" "+fmt.Sprintf(format, args...))
 }
 
 // pointer is a JSON pointer as complaints show it.

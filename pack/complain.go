@@ -110,6 +110,9 @@ func brief(v any) string {
 }
 
 func (c *checker) listed(at string, r *rule, v any) {
+	if s, text := v.(string); text && c.output && redacted().MatchString(s) {
+		return
+	}
 	if r.Enum == nil || slices.ContainsFunc(r.Enum, func(e any) bool { return equal(e, v) }) {
 		return
 	}
@@ -139,7 +142,10 @@ func equal(a, b any) bool {
 }
 
 func (c *checker) text(at string, r *rule, v string, allow []string) {
-	if what := word(v, r, allow); what != "" {
+	if c.output && redacted().MatchString(v) { // what stood there satisfied its rules or not: nobody can tell any more
+		return
+	}
+	if what := c.unfit(r, v, allow); what != "" {
 		c.complain(at, "%s %s", c.brief(v), what)
 		return
 	}
@@ -153,6 +159,19 @@ func (c *checker) text(at string, r *rule, v string, allow []string) {
 	if r.matches != nil && !r.matches.MatchString(v) {
 		c.complain(at, "%s does not match %s", c.brief(v), show(r.Pattern))
 	}
+}
+
+// unfit says what is wrong with a text by itself, or "".
+func (c *checker) unfit(r *rule, v string, allow []string) string {
+	switch {
+	case c.output && r.Format == "subpath" && !subpath(v):
+		return "is not a relative path without .."
+	case c.output:
+		return misplaced(r.Format, v)
+	case r.stream:
+		return streamed(v)
+	}
+	return word(v, r, allow)
 }
 
 func (c *checker) number(at string, r *rule, v json.Number) {
@@ -197,7 +216,7 @@ func (c *checker) elements(at string, r *rule, v []any, allow []string) {
 func (c *checker) members(at string, r *rule, v map[string]any, allow []string) {
 	for _, name := range r.Required {
 		if _, ok := v[name]; !ok {
-			c.complaints = append(c.complaints, "input "+c.show(at+"/"+name)+" is missing")
+			c.complaints = append(c.complaints, c.about+c.show(at+"/"+name)+" is missing")
 		}
 	}
 	for _, name := range keys(v) {
@@ -209,7 +228,7 @@ func (c *checker) members(at string, r *rule, v map[string]any, allow []string) 
 			sub = orAny(r.Closed)
 		}
 		if sub.never {
-			c.complaints = append(c.complaints, "input "+c.show(at+"/"+name)+" is not known")
+			c.complaints = append(c.complaints, c.about+c.show(at+"/"+name)+" is not known")
 			continue
 		}
 		c.value(at+"/"+name, sub, v[name], allow)

@@ -27,7 +27,7 @@ var (
 	sideEffects = map[string]SideEffect{"none": None, "readOnly": ReadOnly, "read_only": ReadOnly, "readonly": ReadOnly,
 		"additive": Additive, "mutating": Mutating, "write_remote": Mutating, "destructive": Destructive}
 	reversibilities = map[string]Reversibility{"readOnly": NothingDone, "read_only": NothingDone, "readonly": NothingDone,
-		"reversible": Reversible, "externallyReversible": ExternallyReversible, "irreversible": Irreversible}
+		"reversible": Reversible, "externallyReversible": ExternallyReversible, "externally_reversible": ExternallyReversible, "irreversible": Irreversible}
 	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM, "none": Open}
 	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
 )
@@ -75,19 +75,12 @@ func (r *reader) id(n ast.Node, pack, name string) string {
 	return name
 }
 
-// cannot refuses a field that says something this version would have to ignore.
-func (r *reader) cannot(do string) func(ast.Node) {
-	return func(n ast.Node) {
-		if _, null := n.(*ast.NullNode); !null {
-			r.fault(tokenOf(n), "this version cannot %s", do)
-		}
-	}
-}
-
-// cannotList is cannot for a list or a mapping, which may be empty.
-func (r *reader) cannotList(do string) func(ast.Node) {
+// cannotList refuses a list or a mapping that says something this version would have to ignore; it may be empty.
+func (r *reader) cannotList(why string) func(ast.Node) {
 	return func(n ast.Node) {
 		switch l := n.(type) {
+		case *ast.NullNode:
+			return
 		case *ast.SequenceNode:
 			if len(l.Values) == 0 {
 				return
@@ -97,7 +90,7 @@ func (r *reader) cannotList(do string) func(ast.Node) {
 				return
 			}
 		}
-		r.cannot(do)(n)
+		r.fault(tokenOf(n), "%s", why)
 	}
 }
 
@@ -108,17 +101,9 @@ func (r *reader) isolation(p *Isolation) func(ast.Node) {
 			return
 		}
 		choice(r.source, "isolation", isolations, p)(n)
-		if *p != Jail {
-			r.fault(tokenOf(n), "this version cannot run isolation %s, only jail", *p)
+		if *p == Builtin {
+			r.fault(tokenOf(n), "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
 		}
-	}
-}
-
-func (r *reader) stdin(n ast.Node) {
-	var v string
-	choice(r.source, "stdin", map[string]string{"none": "none", "text": "text", "file": "file"}, &v)(n)
-	if v == "text" || v == "file" {
-		r.fault(tokenOf(n), "this version cannot pass stdin: %s", v)
 	}
 }
 

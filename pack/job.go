@@ -7,13 +7,13 @@ import (
 )
 
 // Job returns the checked call as a runner takes it. Places are the opened path inputs; the one that
-// cwdFromInput names is where the tool runs.
+// cwdFromInput names is where the tool runs, or else the workspace. A file for stdin is none of them.
 func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 	j := bailey.Job{
 		Capability: m.ID,
 		Command:    m.Command,
 		Args:       slices.Clone(args),
-		Places:     slices.Clone(places),
+		Places:     m.mounted(places),
 		Read:       slices.Clone(m.spec.Sandbox.Read),
 		Libs:       slices.Clone(m.spec.Sandbox.Libs),
 		Exec:       slices.Clone(m.spec.Sandbox.Exec),
@@ -32,7 +32,7 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		}
 	}
 	for _, p := range places {
-		if p.Input == m.spec.Backend.CwdFromInput {
+		if p.Input == m.spec.Backend.CwdFromInput { // "" is the workspace
 			j.Dir = p.Path
 		}
 	}

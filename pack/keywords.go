@@ -34,7 +34,8 @@ func (r *reader) defs(n ast.Node) []string {
 // nobody checks would be a promise nobody keeps.
 type keywords struct {
 	*reader
-	defs []string
+	defs   []string
+	output bool // of what a tool writes: what is ours about inputs has no place there
 }
 
 func (k *keywords) schema(n ast.Node, what string, depth int) {
@@ -103,6 +104,10 @@ func (k *keywords) known(depth int) map[string]func(ast.Node) {
 		"minLength": k.size, "maxLength": k.size, "minItems": k.size, "maxItems": k.size, "minProperties": k.size, "maxProperties": k.size,
 		"properties": table, "items": sub, "additionalProperties": sub, "not": sub, "if": sub, "then": sub, "else": sub,
 		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.extra, "acceptsSecret": k.secrets,
+	}
+	if k.output {
+		delete(known, "x-bailey")
+		delete(known, "acceptsSecret")
 	}
 	if depth == 0 {
 		known["$schema"], known["$defs"] = k.dialect, table

@@ -22,7 +22,24 @@
 //	    isolation: jail
 //	    sandboxProfile: {fs: {ro: [/usr/share/zoneinfo]}, limits: {memoryMiB: 256, tasks: 16}}
 //	    inputSchema: {type: object, properties: {repo: {type: string, format: path}, limit: {type: integer}}, required: [repo]}
-//	    timeout: 30s
+//	    timeout: 30s                    # from 1ms to 24h; 10m unless said
+//	    docs: https://git-scm.com/docs/git-log
+//
+// Published manifests use other spellings, which mean the same; both of one at once is an error:
+//
+//	argv_pattern cwd_from_input input_schema memory_mib output_schema sandbox_profile side_effect_class
+//	read_only, readonly                 readOnly
+//	write_remote                        mutating
+//	externally_reversible               externallyReversible
+//	warm_worker                         jail
+//
+// isolation is jail, microvm or none; builtin and backends other than subprocess are refused at load, for what their fields
+// would mean nobody has said. A capability with microvm or none loads, and its call is refused where the gateway has no
+// runner for that. sandboxProfile.syscalls is empty: each system call that a cage denies is a way out of it.
+//
+// A tool runs in the directory that cwdFromInput names. A capability that names no path at all, by cwdFromInput or an input of
+// format path, runs in the caller's workspace, read-only; with cwd: none in backend, and in built-in packs that do not say cwd:
+// workspace, in an empty directory of the cage.
 //
 // A tool writes nowhere but below the path inputs that fs.rw names, as rw: ["{{ input.to }}"], and only in a
 // capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
@@ -65,6 +82,36 @@
 //	      to: ["api.example.com:443"]             # on the way to these of network.egress, spelled out
 //	      headers: [Authorization]                # in these headers,
 //	      query: [key]                            # or parameters of the address
+//
+// # Stdin
+//
+//	stdin: text # the input stdin, of type string without a format: at most 10 MiB, which may be empty, have lines, and begin with anything
+//	stdin: file # the input stdin, of format path: at most 10 MiB, read from the descriptor that was opened, which the cage shows nowhere
+//
+// Without a value, or with stdin: none, the tool reads nothing. The input stands nowhere else in the manifest. What a person
+// approves is this text, or this file as it was then.
+//
+// # Validators
+//
+//	validators:
+//	  - {type: RequiredPath, input: repo, path: .git}       # it lies below the opened directory; without input, the working one
+//	  - {type: RequiredPath, input: repo}                   # the input is given
+//	  - {type: RequiredInputKey, key: limit}                # so is this one, and not null
+//	  - {type: RequiredInputKey, input: options, key: mode} # an input that is an object has the key
+//	  - {type: DenyArgs, args: [--force, -f]}               # no argument may mean one of these
+//
+// A call that does not meet all of them is refused before anything is decided. Of DenyArgs --force also refuses --force=x, its
+// beginnings (--for), and both with one dash; -f also -rf and whatever else has an f behind one dash; another word itself alone.
+//
+// # Output
+//
+//	outputSchema: {type: object, required: [items], properties: {items: {type: array}}}
+//	output: {page: {limit: limit, next: page}} # inputs: how much the tool writes at once, and from where on
+//
+// With outputSchema what the tool writes to stdout is one JSON value, judged when it is redacted and hooks have seen it. Where
+// it is something else, or was cut, the call has failed: the text is there, and what the tool did is done. Of a text that holds
+// a token of redaction only its type is judged, and of an output with one in it not anyOf, oneOf, not, if, const, uniqueItems
+// and the numbers of properties. page names, beside an output that was cut, what to narrow; with either key alone too.
 //
 // # Preview
 //
@@ -186,7 +233,7 @@ const (
 // Isolation is what holds the tool while it runs.
 type Isolation string
 
-// The isolations. This version runs Jail alone.
+// The isolations. What a gateway has no runner for is refused there.
 const (
 	Builtin  Isolation = "builtin"
 	Jail     Isolation = "jail"
@@ -226,6 +273,7 @@ type Capability struct {
 	looks    [][]element // of the preview
 	binds    []bound     // of its arguments
 	egress   []reached
+	output   *schema           // nil: nothing is promised
 	patterns []pattern         // of command lines
 	folders  map[string]string // that a profile binds, by path input
 
@@ -274,6 +322,7 @@ type PathInput struct {
 	Write bool // the tool may write there
 	Dir   bool // the tool runs there
 	New   bool // it need not exist: who runs it may make it
+	File  bool // a file and no directory, at most [MaxStdin] bytes: the tool reads it as stdin
 }
 
 // PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and
@@ -284,7 +333,7 @@ func (m *Capability) PathInputs() []PathInput {
 		dir := name == m.spec.Backend.CwdFromInput
 		if dir || m.schema.props[name].Format == "path" {
 			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name),
-				New: m.Isolation == Agent && !dir})
+				New: m.Isolation == Agent && !dir, File: m.spec.Stdin == "file" && name == StdinInput})
 		}
 	}
 	return ins

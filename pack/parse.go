@@ -31,6 +31,7 @@ type manifest struct {
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // of backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
+	promised
 }
 
 type backend struct {
@@ -38,6 +39,7 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
+	Cwd          string   `json:"cwd,omitempty"`   // workspace, none; "" is the one that cwd says
 	Steps        []step   `json:"steps,omitempty"` // of a workflow
 }
 
@@ -124,6 +126,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 type nodes struct {
 	backend, sandbox, args, steps, input, write, hide, egress, preview, argv ast.Node
 	inject                                                                   map[ast.Node]*inject
+	promises
 }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
@@ -146,6 +149,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	c := &Capability{Builtin: r.builtin}
 	c.schema = r.schema(n, at.input, &m)
 	if c.schema != nil {
+		r.stdin(at.stdin, &m, c.schema)
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.steps(&at, &m, c.schema)
@@ -153,6 +157,8 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = r.egress(&at, &m, c.schema)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
+		r.validators(at.validators, &m, c.schema)
+		c.output = r.output(at.outputSchema, at.output, &m, c.schema)
 	}
 	if len(r.faults) == before {
 		c.fill(m)
@@ -173,12 +179,13 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 		"backend":         func(n ast.Node) { at.backend = n },
 		"sandboxProfile":  func(n ast.Node) { at.sandbox = n },
 		"inputSchema":     func(n ast.Node) { at.input = n },
-		"outputSchema":    r.cannot("check the output against outputSchema"),
-		"validators":      r.cannotList("run validators"),
+		"outputSchema":    func(n ast.Node) { at.outputSchema = n },
+		"output":          func(n ast.Node) { at.output = n },
+		"validators":      func(n ast.Node) { at.validators = n },
 		"credentials":     r.credentials(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.pattern(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
-		"stdin":           r.stdin,
+		"stdin":           func(n ast.Node) { at.stdin = n; choice(r.source, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeout(&m.Timeout),
 	}
 }

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -94,6 +95,14 @@ func TestAliasesMeanTheSame(t *testing.T) {
 			t.Errorf("%q reads otherwise than %q", r[1], r[0])
 		}
 	}
+	for snake, camel := range keyAliases {
+		if !strings.Contains(sample, camel+":") {
+			continue
+		}
+		if got := mustParse(t, strings.Replace(sample, camel+":", snake+":", 1)).Capabilities[0].Digest; got != want {
+			t.Errorf("%s reads otherwise than %s", snake, camel)
+		}
+	}
 	pattern := func(key string) string {
 		return mustParse(t, strings.Replace(sample, "    risk:", "    "+key+": demo look\n    risk:", 1)).Capabilities[0].Digest
 	}
@@ -129,6 +138,10 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown backend key", "command: ls", "command: ls\n      shell: true", `14:7: backend has no key "shell"`},
 		{"duplicate key", "risk: low", "risk: low\n    risk: low", `7:5: a capability has the key "risk" twice`},
 		{"duplicate by alias", "risk: low", "argvPattern: a\n    argv_pattern: b\n    risk: low", `"argvPattern" twice`},
+		{"both spellings", "risk: low", "risk: low\n    input_schema: {}", `a capability has the key "inputSchema" twice`},
+		{"an alias where names are the author's", "width: {type: integer, minimum: 1}", "width: {type: integer, input_schema: {}}", `a schema has no key "inputSchema"`},
+		{"cwd twice", "cwdFromInput: dir", "cwdFromInput: dir\n      cwd: workspace", "backend has both cwd and cwdFromInput"},
+		{"cwd elsewhere", "cwdFromInput: dir", "cwd: /etc", "cwd is one of none, workspace"},
 		{"wrong type", "name: look", "name: [look]", "4:11: name wants a string, found a list"},
 		{"number for text", "version: 1.0.0", "version: 1.0", "version wants a string, found a number (quote it"},
 		{"nothing for text", "description: looks", "description:", "description wants a string, found nothing"},
@@ -136,9 +149,7 @@ func TestParseRefuses(t *testing.T) {
 		{"missing", "    risk: low\n", "", "a capability wants risk"},
 		{"several missing", "    risk: low\n    sideEffectClass: readOnly\n", "", "a capability wants risk, sideEffectClass"},
 		{"firecracker", "isolation: jail", "isolation: firecracker", "use microvm"},
-		{"microvm", "isolation: jail", "isolation: microvm", "this version cannot run isolation microvm"},
-		{"none", "isolation: jail", "isolation: none", "this version cannot run isolation none"},
-		{"builtin", "isolation: jail", "isolation: builtin", "this version cannot run isolation builtin"},
+		{"builtin", "isolation: jail", "isolation: builtin", "isolation builtin is of what the gateway does by itself"},
 		{"backend mcp", "type: subprocess", "type: mcp", "this version cannot run backend mcp"},
 		{"backend unknown", "type: subprocess", "type: shell", "type is one of agent, builtin, mcp"},
 		{"rw of a path", "rw: []", "rw: [/tmp]", "rw wants path inputs"},
@@ -154,7 +165,6 @@ func TestParseRefuses(t *testing.T) {
 		{"hide of two", "rw: []", `hide: ["{{ input.dir }}/{{ input.dir }}"]`, "hide wants a path below"},
 		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
 		{"libs", "exec: []", "libs: [/usr/lib]", "only built-in packs name directories of libraries"},
-		{"stdin", "timeout: 30s", "stdin: text", "this version cannot pass stdin: text"},
 		{"preview of another shape", "timeout: 30s", "preview: [ls]", "10:14: preview wants a mapping, found a list"},
 		{"preview without a command line", "timeout: 30s", "preview: {timeout: 1s}", "preview wants args"},
 		{"preview of nothing", "timeout: 30s", "preview: {args: []}", "args of a preview wants a command line"},
@@ -190,9 +200,7 @@ func TestParseRefuses(t *testing.T) {
 		{"shown that follows itself", "timeout: 30s", "preview: {args: ['x{{ shown }}'], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "look 1 would follow itself"},
 		{"shown as an option", "timeout: 30s", "preview: {args: [[a], ['-{{ shown }}']], bind: [{look: 1, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}", "would choose the option"},
 		{"credential in no kind of file", "env: DEMO_TOKEN}", "env: DEMO_TOKEN, file: please}", "file wants true or false"},
-		{"output schema", "timeout: 30s", "outputSchema: {type: object}", "this version cannot check the output"},
-		{"validators", "timeout: 30s", "validators: [{type: RequiredPath}]", "this version cannot run validators"},
-		{"syscalls", "limits:", "syscalls: [bpf]\n      limits:", "this version cannot allow extra syscalls"},
+		{"syscalls", "limits:", "syscalls: [bpf]\n      limits:", "a cage gives no system call back"},
 		{"contradiction", "sideEffectClass: readOnly", "sideEffectClass: destructive", "reversibility readOnly contradicts"},
 		{"loader", "COLUMNS", "LD_PRELOAD", "LD_PRELOAD steers a loader"},
 		{"loader in lower case", "COLUMNS", "ld_preload", "steers a loader"},
@@ -350,6 +358,11 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(strings.Replace(sample, "timeout: 30s", "preview: "+p, 1)))
 	}
 	f.Add([]byte(outbound(`["a.example:443", "*.b.example:1", "{{ input.url }}", "{{ input.host }}:22"]`, "{name: token, env: DEMO_TOKEN, inject: {to: [\"a.example:443\"], headers: [X], query: [y]}}")))
+	for _, key := range []string{"stdin: text", "stdin: file", "output: {page: {limit: width, next: width}}", "isolation: microvm",
+		"output_schema: {type: object, properties: {a: {enum: [1]}}, required: [a]}", "output_schema: {type: array, items: {type: string, format: host}}",
+		"validators: [{type: RequiredPath, input: dir, path: .git}, {type: DenyArgs, args: [--force, -f]}, {type: RequiredInputKey, key: width}]"} {
+		f.Add([]byte(strings.NewReplacer("timeout: 30s", key, "width: {", "stdin: {type: string}\n        width: {").Replace(sample)))
+	}
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("- - - {a: [}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -361,7 +374,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, c := range p.Capabilities {
-			runs := c.Isolation == Jail && c.Command != "" || c.Isolation == Workflow && c.StepCount() > 0
+			runs := (c.Isolation == Jail || c.Isolation == MicroVM || c.Isolation == Open) && c.Command != "" || c.Isolation == Workflow && c.StepCount() > 0
 			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || !runs {
 				t.Errorf("incomplete: %+v", c)
 			}
@@ -375,6 +388,19 @@ func FuzzParse(f *testing.F) {
 				if w.Inject != nil && (w.File || len(w.Inject.To) == 0 || err == nil && !slices.Contains(places, w.Inject.To[0])) {
 					t.Errorf("injected: %+v", w.Inject)
 				}
+			}
+			for _, stdout := range []string{"", "{}", `{"a":1,"b":["x",null]}`, `["[REDACTED_X_1]"]`} {
+				if c.output == nil {
+					break
+				}
+				if raw, err := c.Structure([]byte(stdout)); (err == nil) != json.Valid(raw) || err != nil && bailey.KindOf(err) != bailey.ToolFailed {
+					t.Errorf("%q is %q, %v", stdout, raw, err)
+				}
+			}
+			c.Check(map[string]any{"stdin": "x\ny", "dir": "."}, true) // must return
+			c.Narrow()
+			if read := []bailey.Place{{Input: "stdin", Path: "/w/x"}}; len(c.mounted(read)) == 0 && (len(c.Job(nil, read).Places) > 0 || c.Job(nil, read).Dir != "") {
+				t.Error("what is stdin is in the cage")
 			}
 			env := c.Job(nil, nil).Env
 			looks, err := c.Preview(nil, nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}}, "")

@@ -63,8 +63,8 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) fun
 	}
 }
 
-// pathInput reports whether the gate opens this input: format path, or what cwdFromInput names.
+// pathInput reports whether the gate opens this input for the cage: format path, or what cwdFromInput names.
 func pathInput(s *schema, m *manifest, name string) bool {
 	in := s.props[name]
-	return in != nil && (in.Format == "path" || name == m.Backend.CwdFromInput)
+	return in != nil && !(name == StdinInput && s.stdin != "") && (in.Format == "path" || name == m.Backend.CwdFromInput)
 }

@@ -49,8 +49,12 @@ func (s *source) need(n ast.Node, what string, seen map[string]bool, wanted ...s
 	}
 }
 
-// keyAliases are spellings of keys that published manifests use.
-var keyAliases = map[string]string{"argv_pattern": "argvPattern"}
+// keyAliases are spellings of keys that published manifests use. In a schema and in env, where names are the author's, they
+// stand for nothing.
+var keyAliases = map[string]string{
+	"argv_pattern": "argvPattern", "cwd_from_input": "cwdFromInput", "input_schema": "inputSchema", "memory_mib": "memoryMiB",
+	"output_schema": "outputSchema", "sandbox_profile": "sandboxProfile", "side_effect_class": "sideEffectClass",
+}
 
 func keyText(k ast.MapKeyNode) (string, bool) {
 	n, ok := k.(*ast.StringNode)

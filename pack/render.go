@@ -12,7 +12,10 @@ import (
 // path of each path input that has a value; it stands in the value's place. An element whose
 // placeholder has no value is dropped. A value that would be taken for an option is Invalid.
 func (m *Capability) Render(input map[string]any, paths map[string]string) (args []string, err error) {
-	return m.render(m.args, input, paths)
+	if args, err = m.render(m.args, input, paths); err != nil {
+		return nil, err
+	}
+	return args, m.denied(args)
 }
 
 func (m *Capability) render(elements []element, input map[string]any, paths map[string]string) (args []string, err error) {

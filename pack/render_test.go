@@ -135,7 +135,11 @@ func TestTemplateRefuses(t *testing.T) {
 func FuzzValues(f *testing.F) {
 	m := capability(f, "{properties: {s: {type: string}, n: {type: number}, l: {type: array, items: {type: string}}, b: {type: boolean}, o: {type: object}, any: {}}}",
 		`["{{ input.s }}", "--s={{ input.s }}", "{{ input.n }}", "{{ input.l }}", "{{ input.b }}", "--", "{{ input.s }}", "{{ input.any }}"]`)
-	for _, seed := range []string{`{"s":"x"}`, `{"s":"-x","n":1e5}`, `{"l":["a","@b"],"n":-1}`, `{"any":[1,{"a":null}]}`, `{"s":"=file://"}`, `{"o":{"a":[[]]}}`, `{"n":1e308}`} {
+	m.spec.Validators = []validator{{Type: denyArgs, Args: []string{"--force", "-f", "evil"}}}
+	read := capability(f, "{properties: {stdin: {type: string}}}", `[]`)
+	read.schema.root.Properties["stdin"].stream = true
+	f.Add([]byte(`{"s":"@x\u000a","o":{"k":1}}`), true)
+	for _, seed := range []string{`{"s":"x","o":{"k":0}}`, `{"s":"evil","o":{"k":0}}`, `{"l":["x","-f"],"o":{"k":0}}`, `{"s":"-x","n":1e5}`, `{"l":["a","@b"],"n":-1}`, `{"any":[1,{"a":null}]}`, `{"s":"=file://"}`, `{"o":{"a":[[]]}}`, `{"n":1e308}`} {
 		f.Add([]byte(seed), false)
 		f.Add([]byte(seed), true)
 	}
@@ -144,6 +148,11 @@ func FuzzValues(f *testing.F) {
 		input, ok := in.(map[string]any)
 		if err != nil || !ok {
 			return
+		}
+		if given, ok := input["s"].(string); ok {
+			if _, err := read.Check(map[string]any{"stdin": given}, text); (err == nil) != (streamed(given) == "") {
+				t.Errorf("stdin %q: %v", given, err)
+			}
 		}
 		clean, err := m.Check(input, text)
 		if err != nil {
@@ -164,6 +173,9 @@ func FuzzValues(f *testing.F) {
 		for _, a := range args {
 			if a == "--" {
 				operands = true
+			}
+			if a == "evil" || a == "-f" || a == "--force" {
+				t.Errorf("denied, and in %q", args)
 			}
 			if strange(a, false) != "" || len(a) > maxArg || !operands && strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--s=") {
 				t.Errorf("argument %q in %q", a, args)

@@ -45,6 +45,7 @@ type rule struct {
 	never   bool           // the schema false
 	target  *rule          // of Ref
 	matches *regexp.Regexp // of Pattern
+	stream  bool           // the value goes to stdin, and is no word of a command line
 }
 
 // UnmarshalJSON reads true and false as schemas too.

@@ -22,17 +22,18 @@ const (
 // schema is a compiled inputSchema.
 type schema struct {
 	root  *rule
-	props map[string]*rule                                 // the inputs, $ref followed
-	names []string                                         // sorted
-	judge func() (func(input map[string]any) error, error) // the library's, made once it is wanted: that takes longer than all else
+	props map[string]*rule                // the inputs, $ref followed
+	names []string                        // sorted
+	stdin string                          // text or file, where the input of that name is the tool's
+	judge func() (func(any) error, error) // the library's, made once it is wanted: that takes longer than all else
 }
 
-func (s *schema) verdict(input map[string]any) error {
+func (s *schema) verdict(v any) error {
 	judge, err := s.judge()
 	if err != nil {
 		return err
 	}
-	return judge(input)
+	return judge(v)
 }
 
 // schema compiles the inputSchema at n; a capability without one takes no inputs.
@@ -122,7 +123,7 @@ func compile(raw []byte) (*schema, error) {
 		s.props[name] = p.real()
 	}
 	s.names = keys(s.props)
-	s.judge = sync.OnceValues(func() (func(map[string]any) error, error) { return verdict(raw) })
+	s.judge = sync.OnceValues(func() (func(any) error, error) { return verdict(raw) })
 	return s, nil
 }
 

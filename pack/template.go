@@ -128,6 +128,8 @@ func (r *reader) placeholder(n ast.Node, e element, at int, p part, s *schema) {
 	switch {
 	case !ok:
 		r.fault(tokenOf(n), "input.%s is not in the inputSchema%s", clip(p.input), near(p.input, s.names))
+	case s.stdin != "" && p.input == StdinInput:
+		r.fault(tokenOf(n), "input.stdin is what the tool reads, and no argument")
 	case in.only("object"):
 		r.fault(tokenOf(n), "input.%s is an object and cannot be an argument", p.input)
 	case !e.alone() && len(in.Type) > 0 && in.has("array"):

@@ -11,7 +11,7 @@ import (
 // verdict compiles raw with the JSON Schema library. Its judgement and that of [rule] must agree:
 // what either refuses is refused. The library knows every keyword but stops at the first complaint
 // and repeats values unbounded; the rules know fewer and speak for callers.
-func verdict(raw []byte) (func(map[string]any) error, error) {
+func verdict(raw []byte) (func(any) error, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, err
@@ -20,13 +20,13 @@ func verdict(raw []byte) (func(map[string]any) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(input map[string]any) (err error) {
+	return func(v any) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("%v", p)
 			}
 		}()
-		return resolved.Validate(native(input))
+		return resolved.Validate(native(v))
 	}, nil
 }
 

@@ -30,6 +30,7 @@ type capability struct {
 	Covers        bool                `json:"previewCoversContents,omitempty"`
 	Egress        []string            `json:"egress,omitempty"` // as the manifest has it
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
+	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
 }
 
 func newCapability(m *pack.Capability, whole bool) capability {
@@ -39,7 +40,7 @@ func newCapability(m *pack.Capability, whole bool) capability {
 	}
 	if whole {
 		c.Command, c.InputSchema, c.Preview, c.Covers = m.Command, m.InputSchema(), m.Previews(), m.Covers()
-		c.Egress = m.Reaches()
+		c.Egress, c.OutputSchema = m.Reaches(), m.OutputSchema()
 	}
 	return c
 }
@@ -77,6 +78,9 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 				return look(cmd.Context(), a, q, func(c capability) {
 					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
 						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), indent(c.InputSchema))
+					if c.OutputSchema != nil {
+						fmt.Fprintf(a.stdout, "output %s\n", indent(c.OutputSchema))
+					}
 				})
 			},
 		})

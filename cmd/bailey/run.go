@@ -103,6 +103,9 @@ func (a *app) report(r gateway.Reply) error {
 	}
 	if r.Result != nil && r.Result.Truncated && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
+		if r.Result.Narrow != "" {
+			fmt.Fprintf(a.stderr, "  %s\n", r.Result.Narrow)
+		}
 	}
 	if code := replyCode(r); code != exitOK {
 		return exit(code)

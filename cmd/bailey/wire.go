@@ -304,7 +304,7 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
-			ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(),
+			ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
 			ReadOnly:    m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly,
 			Destructive: m.SideEffect == pack.Destructive,
 		})

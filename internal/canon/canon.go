@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,12 +34,19 @@ func Digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// stdin is what the input is called that a tool may read (package pack). With another meaning it is kept as well: two calls
+// are held for different then that are not.
+const stdin = "stdin"
+
 // Subject is one for all questions about the same call of the same session, whenever it is asked, and alike for those of
 // every session that would run the same, however their inputs were spelt. Without the key nobody can tell what they are about.
 func Subject(q bailey.Question, key []byte) (subject, alike string) {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "", "", "", time.Time{}, time.Time{}, time.Time{}
 	subject = about(q, key)
-	q.Session, q.Inputs = "", nil // however they were spelt: what would run is in the arguments
+	q.Session = ""
+	q.Inputs = slices.DeleteFunc(slices.Clone(q.Inputs), func(in bailey.Input) bool { // however they were spelt: what would run is in the arguments,
+		return in.Name != stdin // but for what the tool would read
+	})
 	return subject, about(q, key)
 }
 

@@ -227,6 +227,9 @@ func TestSubject(t *testing.T) {
 	if got := of(func(q *bailey.Question) { q.Inputs[0].Shown = plain(`"./pw"`) }); got[0] == base[0] || got[1] != base[1] {
 		t.Error("what is spelt otherwise and runs the same is not alike, or is the same call")
 	}
+	if got := of(func(q *bailey.Question) { q.Inputs = append(q.Inputs, bailey.Input{Name: "stdin", Shown: plain("x")}) }); got[0] == base[0] || got[1] == base[1] {
+		t.Error("what the tool reads is no part of what would run")
+	}
 	if got := of(func(q *bailey.Question) { q.Argv[2] = secret(q.Argv[2].Text, "other") }); got[0] == base[0] || got[1] == base[1] {
 		t.Error("another value is the same subject")
 	}

@@ -1,8 +1,8 @@
 package gate
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -94,7 +94,8 @@ func (ch *chain) callOf(s pack.Step) bailey.Call {
 func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error) {
 	err = ch.look(ctx, ch.callOf(l.Step), func(c *course) {
 		l.decision, l.subject, l.places = c.Policy.Decide(c.request()), c.subject(), len(c.places) > 0
-		l.bound = len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
+		_, reads := c.manifest.Stdin(c.input) // which the command line does not show
+		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
 		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
 		if c.job.Dir != "" {
 			said += " in " + c.job.Dir
@@ -115,7 +116,8 @@ func (c *course) subject() [sha256.Size]byte {
 	for _, p := range c.places {
 		paths = append(paths, p.Input+"="+p.Path)
 	}
-	text, _ := json.Marshal([]any{c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest}) // texts
+	stdin, _ := c.manifest.Stdin(c.input)
+	text, _ := json.Marshal([]any{stdin, c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest}) // texts
 	return sha256.Sum256(text)
 }
 

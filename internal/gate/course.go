@@ -60,8 +60,9 @@ type course struct {
 	asked []bailey.AskedHook
 
 	executed       bool
-	failed         error // of a tool that ran, until hooks have seen what it wrote
-	held           bool  // what it writes goes out after that
+	structured     json.RawMessage // the output, where the manifest promises one
+	failed         error           // of a tool that ran, until hooks have seen what it wrote
+	held           bool            // what it writes goes out after that
 	exit           bailey.Exit
 	stdout, stderr *capture
 
@@ -132,6 +133,9 @@ func (c *course) check(ctx context.Context) (err error) {
 		c.places = append(c.places, place)
 		paths[in.Name] = place.Path
 	}
+	if err = c.furnish(); err != nil {
+		return err
+	}
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
 		return err
 	}
@@ -180,7 +184,9 @@ func (c *course) request() bailey.Request {
 		Restores: c.restored, Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
 	}
 	for _, p := range c.places {
-		r.Paths[p.Input] = p.Path
+		if p.Input != "" { // the workspace is r.Dir
+			r.Paths[p.Input] = p.Path
+		}
 		r.Writes = r.Writes || p.Write
 	}
 	r.Egress = c.reaches(bailey.Endpoint.String)
@@ -390,9 +396,14 @@ func (c *course) execute(ctx context.Context) error {
 	}
 	c.stdout = c.capture(stdout, more)
 	c.stderr = c.capture(stderr, more)
+	stdin, shut, err := c.stdin()
+	if err != nil {
+		return err
+	}
+	defer shut()
 	c.executed = true
 	begun := time.Now()
-	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdout: c.stdout, Stderr: c.stderr})
+	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdin: stdin, Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
 	c.report()
 	var used spent // a tool that is told to end may do so by itself, and then the run is no error

@@ -49,7 +49,12 @@ type world struct {
 	panicAt string
 	looking func(n int, job bailey.Job, s bailey.Streams) (bailey.Exit, error) // runs previews; n counts from 1
 	looked  int
-	changed bool                                         // a program is not what it was
+	changed bool            // a program is not what it was
+	below   map[string]bool // what places hold
+	readErr error           // of what is to be stdin
+	hasErr  error
+	jobs    []bailey.Job                                 // that were planned
+	stdin   *string                                      // what the tool read
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
 	closed  int
 	plan    string // of every cage
@@ -83,7 +88,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + chained)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -162,6 +167,57 @@ const fetching = `
       - {name: plain, env: PLAIN}
       - {name: token, env: TOKEN, inject: {to: ["api.example:443"], headers: [Authorization], query: [key]}}
     inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
+`
+
+// promising are capabilities that say what goes in and what comes out.
+const promising = `
+  - name: sort
+    description: sort a text
+    backend: {type: subprocess, command: sort, cwd: workspace}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    stdin: text
+    inputSchema: {type: object, properties: {stdin: {type: string}}}
+  - name: feed
+    description: read a file
+    backend: {type: subprocess, command: feed, args: ["{{ input.word }}"], cwdFromInput: dir}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    stdin: file
+    validators: [{type: RequiredPath, path: .git}, {type: RequiredPath, input: stdin}, {type: DenyArgs, args: [evil]}]
+    inputSchema: {type: object, properties: {stdin: {type: string, format: path}, dir: {type: string, format: path}, word: {type: string}}}
+  - name: json
+    description: say it in JSON
+    backend: {type: subprocess, command: json}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    outputSchema: {type: object, required: [a], properties: {a: {type: integer}}}
+    output: {page: {limit: limit}}
+    inputSchema: {type: object, properties: {limit: {type: integer}}}
+  - name: sorting
+    description: has a step that reads a text
+    backend: {type: workflow, steps: [{id: one, call: t.sort, input: {stdin: "{{ input.word }}"}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+  - name: apart
+    description: what runs elsewhere
+    backend: {type: subprocess, command: apart}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: microvm
+  - name: bare
+    description: what nothing holds
+    backend: {type: subprocess, command: bare}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: none
 `
 
 // chained are workflows: one whose steps are known beforehand, one whose last takes what the first wrote.
@@ -402,6 +458,19 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 	return bailey.Place{Input: in.Name, Path: "/real" + p.leads + path, File: f, Write: in.Write}, err
 }
 
+func (p placesOf) Has(in bailey.Place, below string) (bool, error) {
+	p.note("has " + in.Path + " " + below)
+	return p.below[below], p.hasErr
+}
+
+func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
+	p.note("read " + in.Path)
+	if p.readErr != nil {
+		return nil, p.readErr
+	}
+	return io.NopCloser(strings.NewReader("what the file holds")), nil
+}
+
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
 	if p.freeze == nil {
 		return nil, nil, nil
@@ -413,6 +482,9 @@ func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
 
 func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
 	w.note("plan")
+	w.mu.Lock()
+	w.jobs = append(w.jobs, j)
+	w.mu.Unlock()
 	if j.TTY {
 		w.ttys++
 	}
@@ -437,8 +509,14 @@ func (r *fakeRun) Cage() bailey.Cage {
 
 func (r *fakeRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	r.w.note("run " + strings.Join(r.job.Args, " "))
-	if s.TTY != nil || s.Stdin != nil {
+	if s.TTY != nil || s.Stdin != nil && r.w.stdin == nil {
 		r.w.ttys++
+	}
+	if s.Stdin != nil && r.w.stdin != nil {
+		b, err := io.ReadAll(s.Stdin)
+		if *r.w.stdin = string(b); err != nil {
+			return bailey.Exit{}, err
+		}
 	}
 	if r.w.looking != nil && slices.Contains(r.job.Args, "--look") {
 		r.w.mu.Lock()

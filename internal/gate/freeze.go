@@ -39,8 +39,12 @@ func (c *course) freeze(ctx context.Context) error {
 	return c.plan(ctx)
 }
 
-// loose reports whether a place is written, under whatever input, or lies in another.
+// loose reports whether a place is written, under whatever input, or lies in another. What the tool reads as stdin it has from
+// us and on no other way.
 func (c *course) loose(p bailey.Place) bool {
+	if c.manifest.Reads(p) {
+		return false
+	}
 	for _, o := range c.places {
 		if o.Path == p.Path && o.Write || strings.HasPrefix(p.Path, strings.TrimSuffix(o.Path, "/")+"/") {
 			return true

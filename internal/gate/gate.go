@@ -1,7 +1,7 @@
 // Package gate is the spine: the one place where the order of a call's stages is written.
 //
 //	intent ▶ lookup ▶ restore ▶ check ▶ decide ▶ pre hooks ▶ (restore, check, decide) ▶ approve ▶ decide
-//	       ▶ budget ▶ lend ▶ connect ▶ run ▶ redact ▶ post hooks ▶ redact ▶ outcome
+//	       ▶ budget ▶ lend ▶ connect ▶ run ▶ redact ▶ post hooks ▶ redact ▶ promise ▶ outcome
 //
 // The order is the security property. The receipt is opened before anything else and sealed by defer, so
 // every exit, a panic included, leaves one intent and one outcome. Each stage is an interface declared
@@ -37,7 +37,12 @@ type Catalog interface {
 
 // Places opens a path input inside the session's workspace, once; what it returns is what is mounted.
 type Places interface {
+	// An input without a name is the session's workspace itself, whatever the path.
 	Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error)
+	// Has reports whether something lies at a relative path below a place, on no way that leaves it. Read reads a place that is
+	// a file. Both are about the descriptor that was opened.
+	Has(p bailey.Place, below string) (bool, error)
+	Read(p bailey.Place) (io.ReadCloser, error)
 	// Freeze copies what a file holds to where nobody can change it, until release. Of what is no file, and where no file
 	// can be kept so, there is no copy.
 	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)
@@ -222,6 +227,7 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"connect", c.connect, true},      // the way out of the cage, where it has one
 		{"run", c.start, true},            // what the tool writes passes the redactor on its way
 		{"post hooks", c.postHooks, true}, // a tool that ran and failed ends the line here
+		{"promise", c.promise, true},      // that its output is what the manifest says
 	} {
 		if stage.acts && call.DryRun {
 			break

@@ -145,7 +145,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 // TestSteps: every stage that was walked is told of, with its receipt, from the intent to the outcome.
 func TestSteps(t *testing.T) {
 	for denied, want := range map[bool][]string{
-		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "connect", "run", "post hooks", "outcome"},
+		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "connect", "run", "post hooks", "promise", "outcome"},
 		true:  {"intent", "lookup", "restore", "check", "decide", "outcome"},
 	} {
 		w := newWorld(t)

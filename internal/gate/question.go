@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bailey"
+	"bailey/pack"
 )
 
 // question is all that will run, each value beside what may be read of it: an answer binds that and nothing else.
@@ -30,8 +31,11 @@ func (c *course) question() bailey.Question {
 		q.Argv = append(q.Argv, c.shown(arg))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.input)) {
-		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{
-			Text: plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name])), Value: bailey.NewSecret(plainJSON(c.input[name]))}})
+		text := plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name]))
+		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be longer than anybody reads
+			text = fitting(text)
+		}
+		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
 	}
 	for _, w := range c.manifest.Wants() {
 		q.EnvNames = append(q.EnvNames, w.Env)

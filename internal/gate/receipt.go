@@ -158,6 +158,13 @@ func (c *course) result(o bailey.Outcome) bailey.Result {
 	}
 	if c.stdout != nil {
 		r.Stdout, r.Stderr, r.ExitCode = c.stdout.kept, c.stderr.kept, c.exit.Code
+		r.Structured = c.structured
+	}
+	if c.manifest != nil {
+		r.Promised = c.manifest.OutputSchema() != nil
+	}
+	if r.Truncated {
+		r.Narrow = c.manifest.Narrow()
 	}
 	return r
 }

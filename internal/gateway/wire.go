@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -83,6 +84,9 @@ type Output struct {
 	Stderr    string `json:"stderr"`
 	ExitCode  int    `json:"exitCode"`
 	Truncated bool   `json:"truncated"`
+	Narrow    string `json:"narrow,omitempty"` // of one that was cut: how to have less at once
+	// Structured is stdout once more, where the manifest promises JSON and it is what was promised.
+	Structured json.RawMessage `json:"structured,omitempty"`
 }
 
 // NewReply puts a result into its JSON shape.
@@ -95,7 +99,7 @@ func NewReply(r bailey.Result) Reply {
 		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
 	}
 	if r.Executed && !r.NotDurable {
-		p.Result = &Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated}
+		p.Result = &Output{string(r.Stdout), string(r.Stderr), r.ExitCode, r.Truncated, r.Narrow, r.Structured}
 	}
 	if r.Decision.Made() || r.Status == bailey.Refused {
 		p.Decision = r.Decision.Effect.String()

@@ -70,6 +70,11 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		return none, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: this home names no workspace, so your directory is only read", in.Name),
 			Hint: "a person can name the directory as a workspace: bailey init DIR"}
 	}
+	if in.Name == "" {
+		if path, err = roots.own(canonical(call.Dir)); err != nil {
+			return none, err
+		}
+	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(canonical(call.Dir), path)
 	}
@@ -90,11 +95,24 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		real = filepath.Join(real, below)
 		err = roots.admit(path, real, in, f)
 	}
+	if err == nil && in.File {
+		err = w.unmasked(in, real)
+	}
 	if err != nil {
 		f.Close()
 		return none, err
 	}
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
+}
+
+// unmasked refuses a file that the gate itself would read for a tool, where no cage could be shown it.
+func (w *Workspaces) unmasked(in pack.PathInput, real string) error {
+	for _, m := range w.masks {
+		if within(fold(m), fold(real)) || within(fold(canonical(m)), fold(real)) { // a link may have come to stand there
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
+		}
+	}
+	return nil
 }
 
 // openAbove opens the directory that a file to be made will lie in, as far as there is one, and says what comes below it. A
@@ -129,10 +147,36 @@ func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
 		return b.outside(in, path)
 	case in.Dir && !info.IsDir():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is not a directory", in.Name, real)}
+	case in.File && info.IsDir():
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is a directory", in.Name, real), Hint: "name a file"}
+	case in.File && info.Mode().IsRegular():
+		return fits(bailey.Place{Input: in.Name, Path: real}, info)
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is neither file nor directory", in.Name, real)}
 	}
 	return nil
+}
+
+// own is the workspace that a tool runs in for a client in dir: the one there is, or the narrowest that dir is in.
+func (b bounds) own(dir string) (string, error) {
+	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.dirs)))
+	for _, r := range all {
+		if (within(r, dir) || len(all) == 1) && len(r) > len(root) {
+			root = r
+		}
+	}
+	if root != "" {
+		return root, nil
+	}
+	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
+}
+
+// fits wants a file to be no longer than a tool is given to read.
+func fits(p bailey.Place, info fs.FileInfo) error {
+	if info.Size() <= pack.MaxStdin {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin), Hint: "name a smaller file"}
 }
 
 // outside says the same of what exists and what does not, and names what the caller named, not where it leads.

@@ -183,13 +183,17 @@ func describe(name string, t Tool) (*sdk.Tool, error) {
 	if err := json.Unmarshal(schema, &top); err != nil || string(top["type"]) != `"object"` {
 		return nil, fmt.Errorf("the input schema of %s is not one of type object", t.ID)
 	}
-	return &sdk.Tool{
+	tool := &sdk.Tool{
 		Name: name, Title: string(t.ID), Description: t.Description, InputSchema: schema,
 		Annotations: &sdk.ToolAnnotations{
 			ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive,
 			IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld,
 		},
-	}, nil
+	}
+	if top = nil; json.Unmarshal(t.OutputSchema, &top) == nil && string(top["type"]) == `"object"` {
+		tool.OutputSchema = t.OutputSchema
+	}
+	return tool, nil
 }
 
 // client is what a client says of itself: context, never identity.

@@ -291,6 +291,16 @@ func TestPanicIsOneAnswer(t *testing.T) {
 	}
 }
 
+// TestDescribe: an output schema is shown where the protocol has such a one, and a tool is not lost over another.
+func TestDescribe(t *testing.T) {
+	for schema, shown := range map[string]bool{`{"type":"object","required":["a"]}`: true, `{"type":"array"}`: false, `{"properties":{}}`: false, `true`: false, "": false, "{": false} {
+		tool, err := describe("t_x", Tool{ID: "t.x", OutputSchema: json.RawMessage(schema)})
+		if err != nil || (tool.OutputSchema != nil) != shown {
+			t.Errorf("%s: %v, %v", schema, tool, err)
+		}
+	}
+}
+
 func TestListPages(t *testing.T) {
 	g := &gate{}
 	for i := range 25 {

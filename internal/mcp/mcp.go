@@ -57,6 +57,9 @@ type Tool struct {
 	ID          bailey.CapabilityID
 	Description string
 	InputSchema json.RawMessage // a JSON Schema of type object; empty accepts any object
+	// OutputSchema is of what the tool writes, also where something in it is redacted; empty promises nothing. One that is not
+	// of type object is not shown: the protocol has none.
+	OutputSchema json.RawMessage
 
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }

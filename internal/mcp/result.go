@@ -20,8 +20,8 @@ const DryRunKey = "bailey/dryRun"
 // answer is a tools/call result on the wire. The SDK's own type cannot say resultType from outside.
 type answer struct {
 	sdk.ResultBase
-	Content    []sdk.Content `json:"content,omitempty"` // none in one that asks for input
-	Structured *facts        `json:"structuredContent,omitempty"`
+	Content    []sdk.Content `json:"content,omitempty"`           // none in one that asks for input
+	Structured any           `json:"structuredContent,omitempty"` // what the tool promised, or the facts of a refusal
 	IsError    bool          `json:"isError,omitempty"`
 	Type       string        `json:"resultType,omitempty"` // from 2026-07-28 on
 
@@ -75,11 +75,16 @@ func render(r bailey.Result, q *Question) *answer {
 		a.Content = []sdk.Content{text("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
 	case f.OK:
 		a.Content = output(r)
+		if len(r.Structured) > 0 && r.Structured[0] == '{' { // the protocol has objects alone
+			a.Structured = r.Structured
+		}
 	case toolFailed(r):
 		a.Content = []sdk.Content{text(failure(r, f))}
 	default:
 		a.Content = []sdk.Content{text(refusal(f, r.Err))}
-		a.Structured = f
+		if !r.Promised { // clients hold it against the tool's own schema, also in an error
+			a.Structured = f
+		}
 	}
 	return a
 }
@@ -253,7 +258,11 @@ func output(r bailey.Result) (blocks []sdk.Content) {
 		blocks = append(blocks, text("refused on the way out:\n"+strings.Join(r.Refused, "\n")))
 	}
 	if r.Truncated {
-		blocks = append(blocks, text(fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)))
+		cut := fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)
+		if r.Narrow != "" {
+			cut = fmt.Sprintf("(cut: each stream is kept up to %d bytes; %s)", bailey.OutputCap, r.Narrow)
+		}
+		blocks = append(blocks, text(cut))
 	}
 	return blocks
 }

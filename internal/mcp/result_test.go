@@ -81,6 +81,16 @@ func TestRender(t *testing.T) {
 			[]string{"not run: internal error\nexecuted: no\nreceipt: r-1\n"}, true, true},
 		{"ok with an error", bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true, Err: fail(bailey.Internal, "what now", "")},
 			[]string{"failed: what now\nexecuted: yes\nreceipt: r-1\n"}, true, true},
+		{"what was promised", bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true, Promised: true, Stdout: []byte("{}"), Structured: json.RawMessage("{}")},
+			[]string{"{}"}, false, true},
+		{"a promised list", bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true, Promised: true, Stdout: []byte("[]"), Structured: json.RawMessage("[]")},
+			[]string{"[]"}, false, false},
+		{"refused, and it promises", bailey.Result{Receipt: "r-1", Status: bailey.Refused, Promised: true, Err: fail(bailey.Denied, "no", "")},
+			[]string{"refused: no\nexecuted: no\nreceipt: r-1\n"}, true, false},
+		{"not what was promised", bailey.Result{Receipt: "r-1", Status: bailey.Failed, Executed: true, Promised: true, Stdout: []byte("x"), Err: fail(bailey.ToolFailed, "the output is not", "")},
+			[]string{"failed: the output is not\nexit code: 0\nreceipt: r-1\n\nx"}, true, false},
+		{"cut", bailey.Result{Receipt: "r-1", Status: bailey.OK, Executed: true, Stdout: []byte("x"), Truncated: true, Narrow: "ask for less"},
+			[]string{"x|(cut: each stream is kept up to 1048576 bytes; ask for less)"}, false, false},
 		{"the zero result", bailey.Result{}, []string{"not run: the call ended without a status\nexecuted: no\n"}, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

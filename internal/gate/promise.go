@@ -1,0 +1,91 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"bailey/pack"
+)
+
+// furnish opens the workspace where the tool runs there, and sees that the places hold what the manifest requires.
+func (c *course) furnish() error {
+	if c.manifest.Workspace() {
+		place, err := c.Places.Open(c.call, pack.PathInput{Dir: true}, "")
+		if err != nil {
+			return err
+		}
+		c.places = append(c.places, place)
+	}
+	for _, r := range c.manifest.Requires() {
+		has, err := c.has(r)
+		if err != nil {
+			return err
+		}
+		if !has {
+			return c.manifest.Missing(r)
+		}
+	}
+	return nil
+}
+
+func (c *course) has(r pack.Required) (bool, error) {
+	for _, p := range c.places {
+		if p.Input == r.Input {
+			if r.Path == "" {
+				return true, nil
+			}
+			return c.Places.Has(p, r.Path)
+		}
+	}
+	return false, nil
+}
+
+// stdin is what the tool reads; nil is nothing. What was frozen when a person was asked is read in place of the file.
+func (c *course) stdin() (r io.Reader, shut func(), err error) {
+	none := func() {}
+	if text, ok := c.manifest.Stdin(c.input); ok {
+		return strings.NewReader(text), none, nil
+	}
+	for _, p := range c.places {
+		switch {
+		case !c.manifest.Reads(p):
+		case p.Frozen != nil:
+			return io.NewSectionReader(p.Frozen.File, 0, p.Frozen.Size), none, nil
+		default:
+			f, err := c.Places.Read(p)
+			if err != nil {
+				return nil, nil, err
+			}
+			return f, func() { f.Close() }, nil
+		}
+	}
+	return nil, none, nil
+}
+
+// promise judges what the tool wrote, as the caller gets it, by what the manifest says of that. The text stays in any case.
+func (c *course) promise(context.Context) error {
+	switch {
+	case c.manifest.OutputSchema() == nil:
+	case c.stdout.cut:
+		return c.manifest.Cut()
+	default:
+		var text []byte
+		if body := c.stdout.body(); body != nil {
+			text = body.Bytes
+		}
+		raw, err := c.manifest.Structure(text)
+		if err != nil {
+			return err
+		}
+		// In the text a secret may have stood in escapes, which no longer hide it.
+		if again := c.Redactor.Again(c.call.Session.ID, raw); !bytes.Equal(again, raw) {
+			if raw, err = c.manifest.Structure(again); err != nil {
+				return err
+			}
+		}
+		c.structured = raw
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package pack
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// output is what a manifest says of what its tool writes.
+type output struct {
+	Schema json.RawMessage `json:"schema,omitempty"`
+	Page   *page           `json:"page,omitempty"`
+}
+
+// page names the inputs by which the tool writes less at once.
+type page struct {
+	Limit string `json:"limit,omitempty"` // how much
+	Next  string `json:"next,omitempty"`  // from where on
+}
+
+// redacted is what stands in an output for a secret (package redact).
+var redacted = lazy(`\[REDACTED_[A-Z][A-Z0-9_]*\]`)
+
+// maxStructured bounds it as doors write it, in bytes: where every second character has to be escaped it is several times
+// what the tool wrote.
+const maxStructured = 3 << 20
+
+// maxOutputDeep bounds the levels of lists and objects in what is checked.
+const maxOutputDeep = 128
+
+// OutputSchema returns the schema of what the tool writes to stdout, nil where the manifest promises nothing. The caller must
+// not change it.
+func (m *Capability) OutputSchema() json.RawMessage {
+	if m.spec.Output == nil {
+		return nil
+	}
+	return m.spec.Output.Schema
+}
+
+// Structure reads what the tool wrote, whole and redacted, as the JSON that outputSchema promises, and returns it in one
+// spelling. Of a text in which something was redacted only its type is judged, and then not by anyOf, oneOf, not and if.
+func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
+	v, err := decode(string(stdout))
+	if err != nil || !json.Valid(stdout) {
+		return nil, m.broken("it is not JSON")
+	}
+	if deeper(v, maxOutputDeep) {
+		return nil, m.broken(fmt.Sprintf("it is nested deeper than %d", maxOutputDeep))
+	}
+	c := &checker{id: string(m.ID), output: true, hide: func(v string) string { return v }} // it is hidden already
+	c.value("", m.output.root, v, nil)
+	if len(c.complaints) == 0 && !redacted().Match(stdout) {
+		if err := m.output.verdict(v); err != nil {
+			_, why, _ := strings.Cut(err.Error(), "validating root: ") // the library repeats every level
+			if i := strings.LastIndex(why, "validating "); i >= 0 {
+				why = why[i+len("validating "):]
+			}
+			c.complaints = append(c.complaints, "the rule "+show(why))
+		}
+	}
+	if len(c.complaints) > 0 {
+		return nil, m.broken(strings.Join(c.complaints[:min(len(c.complaints), maxComplaints)], "; "))
+	}
+	if raw, err := json.Marshal(v); err != nil || len(raw) > maxStructured {
+		return nil, m.broken(fmt.Sprintf("it takes %d bytes in JSON, more than %d", len(raw), maxStructured))
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // who looks for secrets finds them as they are
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func (m *Capability) broken(why string) error {
+	return &bailey.Error{Kind: bailey.ToolFailed, Message: "the output is not what the manifest promises: " + why,
+		Hint: "the tool itself ended well, and what it did is done; its output is here as text, and " + string(m.ID) + " wants another outputSchema"}
+}
+
+// Cut is the error of an output that is promised and was cut: half of it is not judged.
+func (m *Capability) Cut() error {
+	hint := "the tool itself ended well, and what it did is done"
+	if n := m.Narrow(); n != "" {
+		hint += "; " + n
+	}
+	return &bailey.Error{Kind: bailey.ToolFailed, Hint: hint,
+		Message: fmt.Sprintf("the output was cut at %d bytes, so it is not what the manifest promises", bailey.OutputCap)}
+}
+
+// Narrow says how to have the tool write less at once, "" where the manifest does not say.
+func (m *Capability) Narrow() string {
+	if m.spec.Output == nil || m.spec.Output.Page == nil {
+		return ""
+	}
+	switch p := m.spec.Output.Page; {
+	case p.Next == "":
+		return "ask for less at once with " + p.Limit
+	case p.Limit == "":
+		return "ask for the rest with " + p.Next
+	default:
+		return fmt.Sprintf("ask for less at once with %s, and for the rest with %s", p.Limit, p.Next)
+	}
+}
+
+// deeper reports whether v has more than left levels.
+func deeper(v any, left int) bool {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if left == 0 || deeper(e, left-1) {
+				return true
+			}
+		}
+	case map[string]any:
+		for _, e := range v {
+			if left == 0 || deeper(e, left-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// output reads outputSchema and the key output; the latter speaks of inputs.
+func (r *reader) output(schemaAt, at ast.Node, m *manifest, inputs *schema) *schema {
+	o := &output{}
+	first := schemaAt
+	if first == nil {
+		first = at
+	}
+	if first != nil && m.Backend.Type != "subprocess" {
+		r.fault(tokenOf(first), "backend %s runs no program whose output could be promised", m.Backend.Type)
+		return nil
+	}
+	if at != nil {
+		o.Page = r.page(at, inputs)
+	}
+	var s *schema
+	if schemaAt != nil {
+		s = r.outputSchema(schemaAt, o)
+	}
+	if o.Schema != nil || o.Page != nil {
+		m.Output = o
+	}
+	return s
+}
+
+func (r *reader) outputSchema(n ast.Node, o *output) *schema {
+	before := len(r.faults)
+	k := &keywords{reader: r, defs: r.defs(n), output: true}
+	k.schema(n, "outputSchema", 0)
+	if len(r.faults) > before {
+		return nil
+	}
+	raw, err := json.Marshal(r.tree(n))
+	if err != nil || len(raw) > maxSchema {
+		r.fault(tokenOf(n), "outputSchema is larger than %d bytes", maxSchema)
+		return nil
+	}
+	s, err := compile(raw)
+	if err != nil {
+		r.fault(tokenOf(n), "outputSchema: %s", show(err.Error()))
+		return nil
+	}
+	o.Schema = raw
+	return s
+}
+
+func (r *reader) page(n ast.Node, inputs *schema) *page {
+	var p *page
+	r.fields(n, "output", map[string]func(ast.Node){
+		"page": func(n ast.Node) {
+			p = &page{}
+			seen := r.fields(n, "page", map[string]func(ast.Node){
+				"limit": r.word("limit", inputName(), &p.Limit),
+				"next":  r.word("next", inputName(), &p.Next),
+			})
+			if len(seen) == 0 {
+				r.fault(tokenOf(n), "page wants limit or next, the inputs by which the tool writes less at once")
+			}
+			for _, name := range []string{p.Limit, p.Next} {
+				if name != "" && inputs.props[name] == nil {
+					r.fault(tokenOf(n), "page: %q is no input%s", clip(name), near(name, inputs.names))
+				}
+			}
+		},
+	})
+	return p
+}

@@ -1,0 +1,219 @@
+package pack
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// validator is a condition that a call has to meet beside its schema.
+type validator struct {
+	Type  string   `json:"type"`
+	Input string   `json:"input,omitempty"`
+	Path  string   `json:"path,omitempty"` // of RequiredPath: below the input
+	Key   string   `json:"key,omitempty"`  // of RequiredInputKey
+	Args  []string `json:"args,omitempty"` // of DenyArgs
+}
+
+const (
+	requiredPath     = "RequiredPath"
+	requiredInputKey = "RequiredInputKey"
+	denyArgs         = "DenyArgs"
+)
+
+var validatorTypes = map[string]string{requiredPath: requiredPath, requiredInputKey: requiredInputKey, denyArgs: denyArgs}
+
+const maxValidators = 16
+
+// Required is something that has to lie below a place of the call.
+type Required struct {
+	Input string // of the place; "" is the workspace
+	Path  string // relative, clean; "" is the place itself
+}
+
+// Requires returns what the opened places have to hold.
+func (m *Capability) Requires() (list []Required) {
+	for _, v := range m.spec.Validators {
+		if v.Type == requiredPath {
+			list = append(list, Required{v.Input, v.Path})
+		}
+	}
+	return list
+}
+
+// Missing is the error of a call whose places do not hold what is required.
+func (m *Capability) Missing(r Required) error {
+	in := "the working directory"
+	if r.Input != "" {
+		in = "input /" + r.Input
+	}
+	if r.Path == "" {
+		return m.invalid("%s is not given, and %s requires it", in, m.ID)
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s holds no %s, and %s requires it", in, r.Path, m.ID),
+		Hint: "name a directory that has it"}
+}
+
+// keyed complains of inputs that RequiredInputKey wants.
+func (c *checker) keyed(m *Capability, input map[string]any) {
+	for _, v := range m.spec.Validators {
+		if v.Type != requiredInputKey {
+			continue
+		}
+		at, from := "", input
+		if v.Input != "" {
+			at = "/" + v.Input
+			from, _ = input[v.Input].(map[string]any)
+		}
+		if value, ok := from[v.Key]; !ok || value == nil {
+			c.complaints = append(c.complaints, c.about+at+"/"+v.Key+" is missing, and a validator requires it")
+		}
+	}
+}
+
+// denied refuses arguments that DenyArgs names, wherever they stand and whatever they came from.
+func (m *Capability) denied(args []string) error {
+	for _, v := range m.spec.Validators {
+		if v.Type != denyArgs {
+			continue
+		}
+		for _, arg := range args {
+			for _, no := range v.Args {
+				if means(arg, no) {
+					return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the argument \"%s\" may mean %s, which %s never passes", show(m.hidden(arg)), no, m.ID),
+						Hint: "leave it out; no rule can allow it, only another manifest"}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// means reports whether a program could take arg for the argument no. It errs on the side of yes: a long option may have a
+// value behind =, be cut short (getopt_long(3)) and have one dash or two (getopt_long_only(3), package flag of Go); a short one may
+// stand among others in one word (getopt(3)).
+func means(arg, no string) bool {
+	if arg == no {
+		return true
+	}
+	name := strings.TrimLeft(no, "-")
+	dashes := len(no) - len(name)
+	word, _, _ := strings.Cut(arg, "=")
+	given := strings.TrimLeft(word, "-")
+	had := len(word) - len(given)
+	switch {
+	case dashes == 0 || had == 0 || had > 2 || given == "":
+		return false
+	case given == name:
+		return true
+	case len(name) == 1: // a short one
+		return had == 1 && strings.Contains(arg[1:], name)
+	}
+	return (had == 2 || len(given) > 1) && strings.HasPrefix(name, given)
+}
+
+// validators reads the key of that name, which speaks of inputs and so comes after the schema.
+func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
+	if n == nil {
+		return
+	}
+	items := r.items(n, "validators")
+	if len(items) > maxValidators {
+		r.fault(tokenOf(n), "a capability has at most %d validators, found %d", maxValidators, len(items))
+		return
+	}
+	for _, item := range items {
+		var v validator
+		before := len(r.faults)
+		seen := r.fields(item, "a validator", map[string]func(ast.Node){
+			"type":  choice(r.source, "type", validatorTypes, &v.Type),
+			"input": r.word("input", inputName(), &v.Input),
+			"path":  r.text("path", &v.Path),
+			"key":   r.text("key", &v.Key),
+			"args":  r.texts("args", &v.Args),
+		})
+		r.need(item, "a validator", seen, "type")
+		if len(r.faults) > before {
+			continue
+		}
+		if m.Backend.Type != "subprocess" {
+			r.fault(tokenOf(item), "backend %s runs no program that a validator could be about", m.Backend.Type)
+			continue
+		}
+		r.validator(item, &v, seen, m, s)
+		m.Validators = append(m.Validators, v)
+	}
+}
+
+// validatorKeys are the keys of each type, beside type itself; those that it cannot do without stand first, before a bar.
+var validatorKeys = map[string]string{requiredPath: "|input path", requiredInputKey: "key|input", denyArgs: "args|"}
+
+func (r *reader) validator(n ast.Node, v *validator, seen map[string]bool, m *manifest, s *schema) {
+	needs, may, _ := strings.Cut(validatorKeys[v.Type], "|")
+	r.need(n, v.Type, seen, strings.Fields(needs)...)
+	for _, key := range keys(seen) {
+		if key != "type" && key != needs && !strings.Contains(may, key) {
+			r.fault(tokenOf(n), "%s has no key %s", v.Type, key)
+		}
+	}
+	switch v.Type {
+	case requiredPath:
+		r.requiredPath(n, v, m, s)
+	case requiredInputKey:
+		r.requiredKey(n, v, s)
+	case denyArgs:
+		if len(v.Args) == 0 {
+			r.fault(tokenOf(n), "DenyArgs wants at least one argument")
+		}
+		for _, a := range v.Args {
+			if strings.Trim(a, "-") == "" || strings.ContainsAny(a, "= ") || strange(a, false) != "" {
+				r.fault(tokenOf(n), "DenyArgs wants words such as --force or -f, found %q", clip(a))
+			}
+		}
+	}
+}
+
+func (r *reader) requiredPath(n ast.Node, v *validator, m *manifest, s *schema) {
+	if v.Input == "" {
+		v.Input = m.Backend.CwdFromInput
+	}
+	in := s.props[v.Input]
+	switch {
+	case v.Input == "" && (r.builtin && m.Backend.Cwd != "workspace" || m.Backend.Cwd == "none" || m.Backend.Cwd == "" && s.hasPaths()):
+		r.fault(tokenOf(n), "RequiredPath wants an input, for the tool runs in no directory of its caller's")
+	case v.Input == "" && v.Path == "":
+		r.fault(tokenOf(n), "RequiredPath wants an input, or a path below the working directory")
+	case v.Input != "" && (in == nil || v.Input != m.Backend.CwdFromInput && in.Format != "path"):
+		r.fault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clip(v.Input), near(v.Input, s.names))
+	case v.Path != "" && (!subpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || strange(v.Path, false) != ""):
+		r.fault(tokenOf(n), "RequiredPath wants a relative path without .., found %q", clip(v.Path))
+	}
+}
+
+func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
+	in := s.props[v.Input]
+	switch {
+	case v.Input == "" && s.props[v.Key] == nil:
+		r.fault(tokenOf(n), "RequiredInputKey: %q is no input%s", clip(v.Key), near(v.Key, s.names))
+	case v.Input != "" && (in == nil || !in.only("object")):
+		r.fault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clip(v.Input), near(v.Input, s.names))
+	case v.Input != "" && (v.Key == "" || in.Properties[v.Key] == nil && in.Closed != nil && in.Closed.never):
+		r.fault(tokenOf(n), "RequiredInputKey: input %s can have no key %q", v.Input, clip(v.Key))
+	case strange(v.Key, false) != "" || len(v.Key) > 128:
+		r.fault(tokenOf(n), "RequiredInputKey wants a word as its key, found %q", clip(v.Key))
+	}
+}
+
+// hasPaths reports whether an input is of format path.
+func (s *schema) hasPaths() bool {
+	for _, p := range s.props {
+		if p.Format == "path" {
+			return true
+		}
+	}
+	return false
+}
