@@ -4,7 +4,8 @@
 //
 // A hook is started anew for every event. It gets one frame on stdin, which ends with the end of the stream, and it answers with
 // one on stdout. A frame is one JSON object (RFC 8259) in UTF-8, with nothing but white space before and after it, at most
-// [MaxFrame] bytes in all, nested at most 256 deep, with no key twice in an object. Keys are compared as they are, case included.
+// [MaxFrame] bytes in all, with at most 65536 values, nested at most 256 deep, with no key twice in an object. Keys are compared as
+// they are, case included.
 // What is on stderr is for people; of either stream the host keeps 1 MiB and reads on.
 //
 // # The frame of an event
