@@ -78,7 +78,7 @@
 //	command      split on white space, with no shell: quotes stand for themselves, a leading ~/ of a word is the home directory
 //	argv         the words as they are; a hook has one of the two
 //	timeout_ms   1 to 600000; 10000
-//	env          names of variables that it gets; none that begins with BAILEY_
+//	env          names of variables that it gets; none of BAILEY_, none that every hook has, none of [bailey.Loads]
 //	sandbox      false: it runs without a cage; true
 //	matcher      at tools' events: a glob on toolName, of the whole name, * any text and ? any character; every tool
 //	filesystem   read, write: absolute paths, or ~/; beyond what every hook has

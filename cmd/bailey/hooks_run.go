@@ -203,8 +203,8 @@ func (x executing) hook(argv []string) (h hook.Hook, err error) {
 		return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--timeout %v", x.timeout), Hint: fmt.Sprintf("above zero and at most %v", hook.MaxTimeout)}
 	}
 	for _, name := range x.env {
-		if strings.HasPrefix(name, "BAILEY_") || !plainName(name) {
-			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env %q", name), Hint: "the name of a variable, none of BAILEY_"}
+		if wrong := hook.Variable(name); wrong != "" {
+			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env: %.64q %s", name, wrong), Hint: "name another, or none"}
 		}
 	}
 	for _, list := range []struct {
@@ -229,16 +229,6 @@ func (x executing) hook(argv []string) (h hook.Hook, err error) {
 		h.Network = append(h.Network, e)
 	}
 	return h, nil
-}
-
-// plainName is the form of a variable's name (design.md, section 1).
-func plainName(s string) bool {
-	for i, c := range s {
-		if !(c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || i > 0 && c >= '0' && c <= '9') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 func (a *app) execHook(ctx context.Context, x executing, argv []string) (int, error) {
