@@ -36,11 +36,14 @@ type appliedHooks struct {
 	Person   string           `json:"person,omitempty"`
 }
 
+func (a appliedHooks) id() string { return a.Digest + " " + a.UserHome }
+
 // hookEdition is a hooks.json as it was loaded.
 type hookEdition struct {
 	text   []byte
 	config hook.Config
-	fault  error // why no call goes on
+	id     string // of the file and what ~/ stands for in it; "": there is none
+	fault  error  // why no call goes on
 }
 
 // hookbook is the hooks.json in force. The file is read when an operator applies it, never because it changed; what was
@@ -103,6 +106,7 @@ func (b *hookbook) last() (e hookEdition, err error) {
 	case digestOf(string(e.text)) != b.applied.Digest:
 		return e, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the hooks kept as %.12s are others", b.applied.Digest), Hint: "somebody changed " + dir}
 	}
+	e.id = b.applied.id()
 	e.config, err = hook.ParseConfig(e.text, b.applied.UserHome)
 	return e, err
 }
@@ -153,6 +157,15 @@ func readFrame(name string) ([]byte, error) {
 
 // Config are the hooks in force.
 func (b *hookbook) Config() hook.Config { return b.now.Load().config }
+
+// Edition names what is asked: "" where nothing is, or no call goes on.
+func (b *hookbook) Edition() string {
+	e := b.now.Load()
+	if e.fault != nil || len(e.config.Hooks) == 0 {
+		return ""
+	}
+	return e.id
+}
 
 // Fault says why no call may go on, nil when they may.
 func (b *hookbook) Fault() error { return b.now.Load().fault }
@@ -261,7 +274,7 @@ func (b *hookbook) apply(ctx context.Context, q gateway.Query, from bailey.Call)
 	if err := b.note(ctx, hooksEvent, now); err != nil {
 		return nil, err
 	}
-	b.applied = now
+	b.applied, e.id = now, now.id()
 	b.now.Store(&e)
 	p.Changed, p.Applied = true, now
 	return p, nil
