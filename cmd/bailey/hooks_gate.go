@@ -217,7 +217,7 @@ func (g hookGate) strict(e hook.Event) bool {
 
 // end tells of a session that is over.
 func (g hookGate) end(ctx context.Context, from bailey.Call) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	bounded, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
 	g.chain.Forget(from.Session.ID)

@@ -109,7 +109,19 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 		from.Principal.Agent, from.Door = i.Agent, i.Door
 		g.Workspaces.fix(from.Session.ID, i.Dir)
 	}
-	return func() { g.Sessions.leave(from.Session.ID, g.endSession) }, nil
+	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
+	if g.Begin == nil || g.End == nil {
+		return leave, nil
+	}
+	if q.Verb == "mcp" {
+		unstay, rest := g.Sessions.stay(from.Session.ID), leave
+		leave = func() { unstay(); rest() }
+	}
+	if err := g.begins(ctx, *from); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 // respond writes an answer, or says that it is more than a frame holds.
@@ -217,7 +229,7 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 		return
 	}
 	defer g.Live.connect(shown)()
-	if err := g.converse(ctx, conn, from, shown); err != nil {
+	if err := g.converse(ctx, conn, from, shown, bearer); err != nil {
 		g.Log.Info("an MCP connection ended", "session", id, "err", err)
 	}
 	if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
@@ -225,16 +237,14 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 }
 
-// converse serves MCP, with hooks of the home's before and after it.
-func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call) error {
-	if g.Begin != nil {
+// converse serves MCP, with hooks of the home's before and after it. A session that has a bearer begun before.
+func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call, begun bool) error {
+	if g.Begin != nil && g.End != nil && !begun {
 		if err := g.Begin(ctx, shown); err != nil {
 			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
 			return err
 		}
-	}
-	if g.End != nil {
-		defer g.End(ctx, shown)
+		defer g.End(g.last, shown)
 	}
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return err
