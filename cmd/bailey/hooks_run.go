@@ -21,9 +21,6 @@ import (
 // hooksRunVerb is the act that asks the chain of an event, and the ledger's kind of entry for it.
 const hooksRunVerb = "hooks.run"
 
-// maxRunFrame is what of a frame a query has room for, in base64.
-const maxRunFrame = 700 << 10
-
 // chainRun is what came of a chain.
 type chainRun struct {
 	OK     bool          `json:"ok"` // it goes on
@@ -57,12 +54,9 @@ func (a *app) runChain(ctx context.Context, event string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	frame, err := io.ReadAll(io.LimitReader(a.stdin, maxRunFrame+1))
+	frame, err := io.ReadAll(io.LimitReader(a.stdin, hook.MaxFrame+1)) // one more is what Decode refuses
 	if err != nil {
 		return err
-	}
-	if len(frame) > maxRunFrame {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the frame is over %d bytes", maxRunFrame), Hint: "ask about less"}
 	}
 	e, err := hook.Decode(frame)
 	if err != nil {

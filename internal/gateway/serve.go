@@ -18,10 +18,10 @@ import (
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
-// A query is a command line's words, 32 KiB each at most. Decoded values take many times the bytes they
+// A query is a command line's words, 32 KiB each at most, or the frame of a hook, a mebibyte in base64. Decoded values take many times the bytes they
 // stand in: the count bounds what one query costs, as the mcp door does for its lines.
 const (
-	maxQuery  = 1 << 20
+	maxQuery  = 3 << 19
 	maxDir    = 4096    // PATH_MAX
 	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
 )
