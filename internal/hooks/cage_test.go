@@ -181,7 +181,9 @@ func TestWorkspacesHaveNoHooks(t *testing.T) {
 	if err := os.Symlink(inside, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, argv := range [][]string{{inside}, {link}, {"sh", inside}, {"sh", link}} {
+	named := y.script(t, "named", "#!"+inside+"\n")
+	twice := y.script(t, "twice", "#! /usr/bin/env -S "+inside+"\n")
+	for _, argv := range [][]string{{inside}, {link}, {"sh", inside}, {"sh", link}, {named}, {twice}, {y.script(t, "chain", "#!"+named+"\n")}} {
 		for _, bare := range []bool{false, true} {
 			os.Remove(mark)
 			h := hook.Hook{Event: hook.OnPreToolUse, Argv: argv, Unsandboxed: bare, Timeout: hook.DefaultTimeout, Read: []string{workspace}}
@@ -201,6 +203,58 @@ func TestWorkspacesHaveNoHooks(t *testing.T) {
 	h.Argv = append(h.Argv, workspace)
 	if o, _ := y.try(t, h); o.Effect != hook.Kept {
 		t.Errorf("a workspace may be named: %+v", o)
+	}
+}
+
+// TestWorkspacesLeadNowhere: what a hook may read or write of a workspace lies there, whatever an agent puts in its place.
+func TestWorkspacesLeadNowhere(t *testing.T) {
+	y := newYard(t)
+	workspace, elsewhere := filepath.Join(y.home, "state"), filepath.Join(y.home, "elsewhere")
+	for dir, text := range map[string]string{workspace: "of the project", elsewhere: "of the user"} {
+		if err := os.MkdirAll(filepath.Join(dir, "notes"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "notes", "a"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notes, kept := filepath.Join(workspace, "notes"), filepath.Join(workspace, "kept")
+	reads, writes := y.shell(t, "cat "+notes+"/a >&2; exit 2"), hook.Hook{Event: hook.OnPreToolUse, Timeout: hook.DefaultTimeout}
+	reads.Read = []string{notes}
+	writes.Argv = []string{y.script(t, "writes", "#!/bin/sh\necho x > "+notes+"/b && exit 2\n")}
+	writes.Write = []string{notes}
+	held := func() []string { return []string{workspace} }
+	y.Workspaces = held
+	if got := y.says(t, reads); got != "of the project" {
+		t.Errorf("what lies there: %q", got)
+	}
+	if _, a := y.try(t, writes); a.Exit != 2 {
+		t.Errorf("%+v", a)
+	}
+	if err := os.Rename(notes, kept); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(elsewhere, "notes"), notes); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []hook.Hook{reads, writes} {
+		if o, a := y.try(t, h); o.Effect != hook.Blocked || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "leads out of the workspace") {
+			t.Errorf("%+v", o)
+		}
+	}
+	y.Workspaces = nil
+	if got := y.says(t, reads); got != "of the user" {
+		t.Errorf("where nobody looks: %q, and this test sees nothing", got)
+	}
+	if err := os.Remove(notes); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(kept, notes); err != nil {
+		t.Fatal(err)
+	}
+	y.Workspaces = held
+	if o, a := y.try(t, writes); o.Effect != hook.Blocked || a.Exit == bailey.NeverRan {
+		t.Errorf("a link within it: %+v", o)
 	}
 }
 
