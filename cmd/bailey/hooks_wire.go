@@ -33,10 +33,13 @@ func newChain(c hooks.Config, w ways, masks []string, workspaces func() []string
 	return hooks.New(c)
 }
 
-// held are the directories that calls may write.
-func (s *stack) held() []string {
-	if s.desk == nil {
-		return nil
+// held are the directories that agents may write: calls of theirs, and those inside a wall by themselves.
+func (s *stack) held() (dirs []string) {
+	if s.desk != nil {
+		dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
 	}
-	return s.desk.settings.Applied().Workspaces
+	if s.sessions != nil {
+		dirs = append(dirs, s.sessions.Projects()...)
+	}
+	return dirs
 }

@@ -122,6 +122,23 @@ func (s *Sessions) wall(id bailey.SessionID) (Issued, bool) {
 	return i, ok && i.Door != ""
 }
 
+// Projects are those of walls whose sessions count: agents inside write them.
+func (s *Sessions) Projects() (dirs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.issued {
+		if i.Door != "" && !slices.Contains(dirs, i.Dir) {
+			dirs = append(dirs, i.Dir)
+		}
+	}
+	for _, h := range s.held { // one that is connected counts, however long
+		if i := h.issued; i.Door != "" && !slices.Contains(dirs, i.Dir) {
+			dirs = append(dirs, i.Dir)
+		}
+	}
+	return dirs
+}
+
 // known finds a session that counts: one that is connected does, however long. The caller holds mu.
 func (s *Sessions) known(id bailey.SessionID) (Issued, bool) {
 	if h := s.held[id]; h != nil && h.conns > 0 {
