@@ -64,6 +64,7 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 	if a.Status != FullyEnforced {
 		a.Warning = append(a.Warning, weak(c))
 	}
+	a.Warning = append(a.Warning, unseen(h)...)
 	return r, lent, nil
 }
 
