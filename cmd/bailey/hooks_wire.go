@@ -23,7 +23,7 @@ func (s *stack) openHooks(home gateway.Home, masks []string) error {
 
 // tools are the names of what there is to be called.
 func (s *stack) tools() (names []string) {
-	for _, m := range s.catalog.All() {
+	for _, m := range s.shelf.Catalog().All() {
 		names = append(names, string(m.ID))
 	}
 	return names

@@ -85,6 +85,7 @@ func TestHeardIsOfOneCall(t *testing.T) {
 		"another agent":     func(_ *world, c *bailey.Call) { c.Principal.Agent = "b" },
 		"another person":    func(_ *world, c *bailey.Call) { c.Principal.Person = "q" },
 		"another directory": func(_ *world, c *bailey.Call) { c.Dir = "/v" },
+		"a step":            func(_ *world, c *bailey.Call) { c.Within = &bailey.Within{} },
 		"other hooks":       func(w *world, _ *bailey.Call) { w.edition = "others" },
 		"no hooks":          func(w *world, _ *bailey.Call) { w.edition = "" },
 		"no question":       func(w *world, _ *bailey.Call) { clear(w.parked) },
