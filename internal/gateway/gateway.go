@@ -41,9 +41,9 @@ type Config struct {
 	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
-	// Begin is asked before an MCP connection is served, and before the first connection is of a session that has a bearer; an error
-	// of it is why that is not. End is told when the one is over, or the last of the other's, or nothing of that is held any more; its context ends
-	// soon after the gateway began to. Both learn what may be shown. One nil: nobody does.
+	// Begin is asked before an MCP connection is served, or the first call or connection of a session that has a bearer; its error is
+	// why that is not. End is told when the connection is over, or the last of such a session, or nothing of that is held any more.
+	// Its context ends soon after the gateway began to. Both learn what may be shown. One of them nil: nobody does.
 	Begin func(ctx context.Context, from bailey.Call) error
 	End   func(ctx context.Context, from bailey.Call)
 	// Note records an event durably.

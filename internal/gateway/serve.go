@@ -18,7 +18,7 @@ import (
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
-// A query is a command line's words, 32 KiB each at most, or the frame of a hook, a mebibyte in base64. Decoded values take many times the bytes they
+// A query is a command line's words, 32 KiB each at most, or a hook's frame, a mebibyte in base64. Decoded values take many times the bytes they
 // stand in: the count bounds what one query costs, as the mcp door does for its lines.
 const (
 	maxQuery  = 3 << 19
@@ -117,11 +117,15 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 		unstay, rest := g.Sessions.stay(from.Session.ID), leave
 		leave = func() { unstay(); rest() }
 	}
-	if err := g.begins(ctx, *from); err != nil {
-		leave()
-		return nil, err
-	}
-	return leave, nil
+	begun := false
+	defer func() { // also where a hook's asker panics
+		if !begun {
+			leave()
+		}
+	}()
+	err = g.begins(ctx, *from)
+	begun = err == nil
+	return leave, err
 }
 
 // respond writes an answer, or says that it is more than a frame holds.
