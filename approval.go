@@ -80,6 +80,18 @@ type Question struct {
 	// it is open, in a goroutine of its own, with a context that ends when the caller waits no longer.
 	Patience time.Duration                         `json:"-"`
 	Asked    func(ctx context.Context, q Question) `json:"-"`
+	// Heard is what hooks said before anybody was asked, for when the call comes back.
+	Heard Heard `json:"-"`
+}
+
+// Heard is what hooks said of a call that waits for a person: when it comes back they are not asked again. It is in memory alone,
+// and gone with the question. The zero value is of a call that no hook was asked about.
+type Heard struct {
+	Of      string    // what they were asked about, by whom and in which session: SHA-256, hex
+	Receipt ReceiptID // of the call at which they were
+	Effect  Effect
+	Rule    Rule
+	Input   []byte // JSON, as they left it, redacted as they saw it; nil: unchanged
 }
 
 // What a question says of the contents of files and directories that a call names.

@@ -79,6 +79,7 @@ type Outcome struct {
 	Standing       []GrantID     `json:"standing,omitempty"`   // by grants that stand
 	Hooks          []AskedHook   `json:"hooks,omitempty"`      // that were asked, in their order
 	HooksAsked     int           `json:"hooksAsked,omitempty"` // how many, where Hooks leaves some out
+	HooksAt        ReceiptID     `json:"hooksAt,omitempty"`    // the call at which those before it were asked, where this one was parked
 	Steps          []StepDone    `json:"steps,omitempty"`      // of a workflow, those that were come to
 	EndedAt        time.Time     `json:"endedAt"`
 }

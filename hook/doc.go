@@ -4,7 +4,8 @@
 //
 // A hook is started anew for every event. It gets one frame on stdin, which ends with the end of the stream, and it answers with
 // one on stdout. A frame is one JSON object (RFC 8259) in UTF-8, with nothing but white space before and after it, at most
-// [MaxFrame] bytes in all, nested at most 256 deep, with no key twice in an object. Keys are compared as they are, case included.
+// [MaxFrame] bytes in all, with at most 65536 values, nested at most 256 deep, with no key twice in an object. Keys are compared as
+// they are, case included.
 // What is on stderr is for people; of either stream the host keeps 1 MiB and reads on.
 //
 // # The frame of an event
@@ -77,7 +78,7 @@
 //	command      split on white space, with no shell: quotes stand for themselves, a leading ~/ of a word is the home directory
 //	argv         the words as they are; a hook has one of the two
 //	timeout_ms   1 to 600000; 10000
-//	env          names of variables that it gets; none that begins with BAILEY_
+//	env          names of variables that it gets; none of BAILEY_, none that every hook has, none of [bailey.Loads]
 //	sandbox      false: it runs without a cage; true
 //	matcher      at tools' events: a glob on toolName, of the whole name, * any text and ? any character; every tool
 //	filesystem   read, write: absolute paths, or ~/; beyond what every hook has

@@ -9,10 +9,12 @@ import (
 	"bailey"
 )
 
-// MaxFrame bounds a frame, either way, and hooks.json, in bytes. maxDepth bounds how deep arrays and objects nest in them.
+// MaxFrame bounds a frame, either way, and hooks.json, in bytes. maxDepth bounds how deep arrays and objects nest in them, maxValues
+// how many values they hold in all: one takes a hundred times the bytes that it stands in.
 const (
-	MaxFrame = 1 << 20
-	maxDepth = 256
+	MaxFrame  = 1 << 20
+	maxDepth  = 256
+	maxValues = 1 << 16
 )
 
 // wireEvent has the keys of all events, in the order in which they are written.

@@ -2,7 +2,10 @@ package hook
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -203,4 +206,41 @@ func TestChain(t *testing.T) {
 	refused(t, err, "nobody knows what ~ is")
 	_, err = ParseConfig([]byte(`{"hooks":{"PreToolUse":[{"command":"a","filesystem":{"read":["~/a"]}}]}}`), "")
 	refused(t, err, "nobody knows what that is")
+}
+
+// TestFramesCostLittle: a value takes a hundred times the bytes that it stands in, so what counts is how many there are.
+func TestFramesCostLittle(t *testing.T) {
+	fill := func(value string) []byte {
+		head, tail := `{"hook_event_name":"PostToolUse","session_id":"s-1","cwd":"/","toolName":"a.b","toolInput":{},"toolResult":[`, `0]}`
+		return []byte(head + strings.Repeat(value+",", (MaxFrame-len(head)-len(tail))/(len(value)+1)) + tail)
+	}
+	for _, value := range []string{"{}", "[]", "0", `{"a":0}`, `""`, "[[[[]]]]"} {
+		var before, after runtime.MemStats
+		frame := fill(value)
+		runtime.ReadMemStats(&before)
+		_, err := Decode(frame)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "more than 65536 values") || bailey.HintOf(err) == "" {
+			t.Errorf("%s: %v", value, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+			t.Errorf("a frame of %s costs %d MiB", value, took>>20)
+		}
+	}
+	list := make([]any, maxValues-10) // the frame, its keys' values, and what they hold
+	for i := range list {
+		list[i] = json.Number("0")
+	}
+	e := PostToolUse{Session{"s-1", "/"}, "a.b", map[string]any{}, list, false}
+	frame, err := Encode(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Decode(frame); err != nil || !reflect.DeepEqual(back, Event(e)) {
+		t.Errorf("as many values as may be: %v", err)
+	}
+	e.ToolResult = make([]any, maxValues)
+	if _, err := Encode(e); err == nil {
+		t.Error("a frame is written that nobody reads")
+	}
 }

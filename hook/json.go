@@ -35,6 +35,7 @@ type text struct {
 	what string // for messages
 	b    []byte
 	d    *json.Decoder
+	n    int // values so far
 }
 
 // parse reads exactly one object, with nothing but white space around it.
@@ -86,6 +87,9 @@ func (t *text) begin() int {
 
 func (t *text) next(depth int) (n node, err error) {
 	n.at = t.begin()
+	if t.n++; t.n > maxValues {
+		return n, t.errorAt(n.at, fmt.Sprintf("there are more than %d values", maxValues), "write less: one long text instead of a list, say")
+	}
 	token, err := t.d.Token()
 	if err != nil {
 		return n, t.syntax(err)
@@ -101,7 +105,7 @@ func (t *text) next(depth int) (n node, err error) {
 	n.value = array
 	var seen map[string]bool
 	if delim == '{' {
-		n.value, seen = object, map[string]bool{}
+		n.value, seen = object, map[string]bool{} // which takes nothing until a key is in it
 	}
 	for t.d.More() {
 		m, err := t.member(seen, depth+1)

@@ -33,14 +33,22 @@ func (t *text) list(n node, into *[]string, read func(string) (means, wrong stri
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func environment(name string) (string, string) {
+func environment(name string) (string, string) { return name, Variable(name) }
+
+// Variable says why a hook may not get a variable of that name, "" where it may. The values are those of whoever started the
+// gateway, which may have been an agent: no hook runs other code for what stands there.
+func Variable(name string) (wrong string) {
 	switch {
 	case !envName.MatchString(name):
-		return "", "is no name of a variable: [A-Za-z_][A-Za-z0-9_]*, and no value"
+		return "is no name of a variable: [A-Za-z_][A-Za-z0-9_]*, and no value"
 	case strings.HasPrefix(name, "BAILEY_"):
-		return "", "is one of Bailey's own, which no hook gets"
+		return "is one of Bailey's own, which no hook gets"
+	case bailey.CageOwn(name):
+		return "is set for every hook, and not from outside"
+	case bailey.Loads(name):
+		return "steers a loader or an interpreter, or where a program connects: a hook that needs it sets it in a script of its own"
 	}
-	return name, ""
+	return ""
 }
 
 func absolute(p string) bool { return path.IsAbs(p) || filepath.IsAbs(p) }

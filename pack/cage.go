@@ -2,10 +2,11 @@ package pack
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
 )
 
 func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
@@ -170,34 +171,9 @@ func (r *reader) variables(env map[string]string) func(ast.Node) {
 // loader, an interpreter or a tool run or read something else.
 func (r *reader) variable(n ast.Node, name string) {
 	switch {
-	case slices.Contains(cageNames, name):
+	case bailey.CageOwn(name):
 		r.fault(tokenOf(n), "%s is set by the cage itself", name)
-	case !r.builtin && loads(name):
+	case !r.builtin && bailey.Loads(name):
 		r.fault(tokenOf(n), "%s steers a loader or an interpreter; only built-in packs may set it", name)
 	}
 }
-
-var cageNames = []string{"PATH", "HOME", "USER", "TMPDIR"}
-
-// loads reports whether a variable can change which code a program runs, which configuration it
-// obeys or where it connects: ld.so(8), bash(1), git(1), python(1), perlrun(1), ruby(1), node(1).
-func loads(name string) bool {
-	name = strings.ToUpper(name)
-	for _, p := range loaderPrefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return slices.Contains(loaderNames, name)
-}
-
-var loaderPrefixes = []string{"LD_", "DYLD_", "GIT_", "PYTHON", "PERL", "RUBY", "NODE_", "NPM_", "BASH_", "GCONV_", "GLIBC_",
-	"MALLOC_", "JAVA_", "_JAVA_", "JDK_", "MAVEN_", "GRADLE_", "GEM_", "BUNDLE_", "CARGO_", "RUST", "CGO_", "PIP_", "LUA_", "PHP",
-	"DOTNET_", "CORECLR_", "COMPLUS_", "KUBE", "AWS_CONFIG", "AWS_SHARED_", "AWS_ENDPOINT", "CLOUDSDK_CONFIG", "CLOUDSDK_PYTHON",
-	"AZURE_CONFIG", "DOCKER_", "HELM_", "TF_CLI_", "SSL_CERT_", "OPENSSL_", "SSH_", "BAILEY_", "XDG_", "LESS", "TERMINFO"}
-
-var loaderNames = []string{"ENV", "IFS", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE", "EDITOR", "VISUAL",
-	"PAGER", "MANPAGER", "BROWSER", "CLASSPATH", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_HOST_CONF",
-	"TZDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "CURL_CA_BUNDLE",
-	"CURL_HOME", "REQUESTS_CA_BUNDLE", "GOFLAGS", "GOENV", "GOPROXY", "GOTOOLCHAIN", "GODEBUG", "GOROOT", "GOPATH", "MAKEFLAGS", "CC",
-	"CXX", "TMP", "TEMP", "TERMCAP", "NETRC", "WGETRC"}

@@ -149,6 +149,8 @@ func (r watchedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Stream
 	return r.Run.Start(ctx, lent, s)
 }
 
+func (o *office) Parked(string) (bailey.Heard, bool) { return bailey.Heard{}, false }
+
 func (o *office) End(bailey.SessionID) {}
 
 func (o *office) Scope(context.Context, []bailey.Want) ([]bailey.LeaseScope, error) { return nil, nil }

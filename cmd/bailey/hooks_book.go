@@ -36,11 +36,14 @@ type appliedHooks struct {
 	Person   string           `json:"person,omitempty"`
 }
 
+func (a appliedHooks) id() string { return a.Digest + " " + a.UserHome }
+
 // hookEdition is a hooks.json as it was loaded.
 type hookEdition struct {
 	text   []byte
 	config hook.Config
-	fault  error // why no call goes on
+	id     string // of the file and what ~/ stands for in it; "": there is none
+	fault  error  // why no call goes on
 }
 
 // hookbook is the hooks.json in force. The file is read when an operator applies it, never because it changed; what was
@@ -49,6 +52,7 @@ type hookbook struct {
 	home     gateway.Home
 	userHome string
 	note     func(ctx context.Context, kind string, data any) error
+	tools    func() []string // what a matcher may name; nil: nobody looks
 	log      *slog.Logger
 
 	now atomic.Pointer[hookEdition]
@@ -103,6 +107,7 @@ func (b *hookbook) last() (e hookEdition, err error) {
 	case digestOf(string(e.text)) != b.applied.Digest:
 		return e, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the hooks kept as %.12s are others", b.applied.Digest), Hint: "somebody changed " + dir}
 	}
+	e.id = b.applied.id()
 	e.config, err = hook.ParseConfig(e.text, b.applied.UserHome)
 	return e, err
 }
@@ -154,6 +159,15 @@ func readFrame(name string) ([]byte, error) {
 // Config are the hooks in force.
 func (b *hookbook) Config() hook.Config { return b.now.Load().config }
 
+// Edition names what is asked: "" where nothing is, or no call goes on.
+func (b *hookbook) Edition() string {
+	e := b.now.Load()
+	if e.fault != nil || len(e.config.Hooks) == 0 {
+		return ""
+	}
+	return e.id
+}
+
 // Fault says why no call may go on, nil when they may.
 func (b *hookbook) Fault() error { return b.now.Load().fault }
 
@@ -183,96 +197,4 @@ func fileDigest(text []byte) string {
 		return ""
 	}
 	return digestOf(string(text))
-}
-
-// hookProposal is a hooks.json that would be applied, beside the one in force.
-type hookProposal struct {
-	OK      bool         `json:"ok"`
-	Changed bool         `json:"changed"` // it was applied
-	File    string       `json:"file"`
-	Digest  string       `json:"digest,omitempty"` // "": there is no file
-	Hooks   int          `json:"hooks"`
-	Differs bool         `json:"differs"` // from what is in force
-	Text    string       `json:"text,omitempty"`
-	Loud    []string     `json:"warnings,omitempty"` // what a person should not overlook in it
-	Applied appliedHooks `json:"applied"`
-}
-
-// propose reads the file and holds it against what is in force.
-func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
-	if e.text, e.config, err = b.file(); err != nil {
-		return p, e, err
-	}
-	now := b.now.Load()
-	p = hookProposal{OK: true, File: b.path(), Digest: fileDigest(e.text), Hooks: len(e.config.Hooks), Applied: b.applied}
-	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
-	p.Text = difference(string(now.text), string(e.text))
-	for _, h := range e.config.Hooks {
-		p.Loud = append(p.Loud, loud(h)...)
-	}
-	return p, e, nil
-}
-
-// loud is what a person should not overlook in a hook.
-func loud(h hook.Hook) (list []string) {
-	say := func(words string, args ...any) {
-		list = append(list, fmt.Sprintf("line %d: %s ", h.Line, h.Argv[0])+fmt.Sprintf(words, args...))
-	}
-	if h.Unsandboxed {
-		say("runs without a cage, with all rights of yours")
-	}
-	for _, path := range h.Write {
-		say("may write %s", path)
-	}
-	for _, to := range h.Network {
-		say("may reach %s with what it is asked about", to)
-	}
-	return list
-}
-
-// compare is a look: what a reload would change.
-func (b *hookbook) compare(context.Context, gateway.Query, bailey.Call) (any, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p, _, err := b.propose()
-	return p, err
-}
-
-// apply is the act. What is applied has to be what was shown, and what it was held against still in force.
-func (b *hookbook) apply(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p, e, err := b.propose()
-	if err != nil {
-		return nil, err
-	}
-	if p.Digest != text(q.Args, "digest") || b.applied.Digest != text(q.Args, "base") {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: hooksName + " changed meanwhile", Hint: "bailey hooks reload shows it anew"}
-	}
-	if !p.Differs {
-		return p, nil
-	}
-	now := appliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks, At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
-	if p.Digest != "" {
-		if err := b.keep(now.Digest, e.text); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.note(ctx, hooksEvent, now); err != nil {
-		return nil, err
-	}
-	b.applied = now
-	b.now.Store(&e)
-	p.Changed, p.Applied = true, now
-	return p, nil
-}
-
-// keep stores the text by its digest, durably, before the ledger names it.
-func (b *hookbook) keep(digest string, text []byte) error {
-	root, err := b.home.Dir(keptHooks)
-	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the hooks cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
-	}
-	defer root.Close()
-	return gateway.Replace(root, digest+".json", text, 0o600, func() error { return nil })
 }

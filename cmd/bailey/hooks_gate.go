@@ -95,6 +95,9 @@ func given(c bailey.Call) map[string]any {
 	return c.Input
 }
 
+// Edition is the digest of the file and the home that ~/ stands for in it.
+func (g hookGate) Edition() string { return g.book.Edition() }
+
 func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
 	if fault := g.book.Fault(); fault != nil {
 		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: hooksName, Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
@@ -214,7 +217,7 @@ func (g hookGate) strict(e hook.Event) bool {
 
 // end tells of a session that is over.
 func (g hookGate) end(ctx context.Context, from bailey.Call) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	bounded, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
 	g.chain.Forget(from.Session.ID)

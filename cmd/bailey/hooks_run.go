@@ -21,9 +21,6 @@ import (
 // hooksRunVerb is the act that asks the chain of an event, and the ledger's kind of entry for it.
 const hooksRunVerb = "hooks.run"
 
-// maxRunFrame is what of a frame a query has room for, in base64.
-const maxRunFrame = 700 << 10
-
 // chainRun is what came of a chain.
 type chainRun struct {
 	OK     bool          `json:"ok"` // it goes on
@@ -57,12 +54,9 @@ func (a *app) runChain(ctx context.Context, event string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	frame, err := io.ReadAll(io.LimitReader(a.stdin, maxRunFrame+1))
+	frame, err := io.ReadAll(io.LimitReader(a.stdin, hook.MaxFrame+1)) // one more is what Decode refuses
 	if err != nil {
 		return err
-	}
-	if len(frame) > maxRunFrame {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the frame is over %d bytes", maxRunFrame), Hint: "ask about less"}
 	}
 	e, err := hook.Decode(frame)
 	if err != nil {
@@ -203,8 +197,8 @@ func (x executing) hook(argv []string) (h hook.Hook, err error) {
 		return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--timeout %v", x.timeout), Hint: fmt.Sprintf("above zero and at most %v", hook.MaxTimeout)}
 	}
 	for _, name := range x.env {
-		if strings.HasPrefix(name, "BAILEY_") || !plainName(name) {
-			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env %q", name), Hint: "the name of a variable, none of BAILEY_"}
+		if wrong := hook.Variable(name); wrong != "" {
+			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env: %.64q %s", name, wrong), Hint: "name another, or none"}
 		}
 	}
 	for _, list := range []struct {
@@ -229,16 +223,6 @@ func (x executing) hook(argv []string) (h hook.Hook, err error) {
 		h.Network = append(h.Network, e)
 	}
 	return h, nil
-}
-
-// plainName is the form of a variable's name (design.md, section 1).
-func plainName(s string) bool {
-	for i, c := range s {
-		if !(c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || i > 0 && c >= '0' && c <= '9') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 func (a *app) execHook(ctx context.Context, x executing, argv []string) (int, error) {

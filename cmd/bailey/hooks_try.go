@@ -349,6 +349,9 @@ func (a *app) showTrial(t hookTrial) {
 	for _, w := range t.Warning {
 		if w.Kind != "hook.failed" {
 			fmt.Fprintf(a.stdout, "  %-7s %s: %s\n", "warning", w.Kind, visible(w.Text))
+			if w.Hint != "" {
+				fmt.Fprintf(a.stdout, "          → %s\n", shown(w.Hint))
+			}
 		}
 	}
 }

@@ -78,8 +78,9 @@ type entry struct {
 	over chan struct{} // closed when it is answered, or is none any more
 
 	// guarded by Queue.mu
-	recorded bool // the question is durable: it may be shown and answered
-	waits    int  // callers that stay
+	recorded bool                    // the question is durable: it may be shown and answered
+	waits    int                     // callers that stay
+	heard    map[string]bailey.Heard // by what hooks were asked about, at most maxHeard
 	taken    []Event
 	granted  time.Time // zero: not yet
 	used     bool
@@ -141,6 +142,7 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 		if err != nil {
 			return bailey.Answer{}, err
 		}
+		u.hear(e, q.Heard)
 		u.meanwhile(ctx, e)
 		a, again, err := u.stay(ctx, e, q)
 		if !again {
@@ -288,6 +290,7 @@ func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 }
 
 func forget(q *bailey.Question) {
+	q.Heard = bailey.Heard{}
 	for _, list := range [][]bailey.Shown{q.Argv, q.Preview.Argv} {
 		for i := range list {
 			list[i].Value = bailey.Secret{}

@@ -43,7 +43,9 @@ type course struct {
 
 	decision bailey.Decision
 	verdict  Verdict
-	changed  bool // a hook changed the input
+	heard    bailey.Heard     // what that is kept as, should the call be parked
+	hooksAt  bailey.ReceiptID // the call at which hooks were asked, where this one was
+	changed  bool             // a hook changed the input
 	granted  []bailey.RuleID
 	answer   bailey.Answer
 	scopes   []bailey.LeaseScope // of what would be lent
@@ -213,7 +215,7 @@ func (c *course) view() bailey.Call {
 }
 
 func (c *course) preHooks(ctx context.Context) (err error) {
-	c.verdict, err = c.Hooks.Pre(ctx, c.view())
+	c.verdict, err = c.verdictOf(ctx, c.view())
 	c.asked = append(c.asked, c.verdict.Asked...)
 	c.verdict.Rule.Reason = clip(c.again(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
@@ -524,7 +526,12 @@ func (c *course) denial(d bailey.Decision) error {
 func tighten(a, b bailey.Decision) bailey.Decision {
 	switch {
 	case a.Effect == bailey.Ask && b.Effect == bailey.Ask:
-		a.Asks = append(slices.Clone(a.Asks), b.Asks...)
+		a.Asks = slices.Clone(a.Asks)
+		for _, r := range b.Asks {
+			if !slices.ContainsFunc(a.Asks, r.Same) {
+				a.Asks = append(a.Asks, r)
+			}
+		}
 		return a
 	case b.Effect.Stricter(a.Effect) == a.Effect:
 		return a

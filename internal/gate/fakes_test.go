@@ -42,7 +42,9 @@ type world struct {
 	answer  func(q bailey.Question) bailey.Answer
 	post    func(Output) Output
 	holds   bool
-	views   []bailey.Call // that hooks were shown
+	edition string                  // of the hooks
+	parked  map[string]bailey.Heard // by what they were asked about
+	views   []bailey.Call           // that hooks were shown
 	lease   bailey.Lease
 	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
 	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
@@ -65,7 +67,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t}
+	w := &world{t: t, parked: map[string]bailey.Heard{}}
 	w.decide = func(int, bailey.Request) bailey.Decision {
 		return bailey.Decision{Effect: bailey.Allow, Rules: []bailey.Rule{{ID: "r1", Source: "t.cedar:1"}}, Policy: "p1"}
 	}
@@ -316,6 +318,8 @@ func (w *world) Pre(_ context.Context, view bailey.Call) (Verdict, error) {
 	return w.verdict, w.preErr
 }
 
+func (w *world) Edition() string { return w.edition }
+
 func (w *world) Holds(bailey.CapabilityID) bool { return w.holds }
 
 func (w *world) Post(_ context.Context, view bailey.Call, o Output) (Output, error) {
@@ -405,8 +409,21 @@ func (b budgetsOf) End(bailey.SessionID) { b.note("end budget") }
 
 func (w *world) End(bailey.SessionID) { w.note("end") }
 
-// approverOf is the world as Approver, which ends sessions too.
+// approverOf is the world as Approver, which ends sessions too, and keeps what hooks said of a call that waits.
 type approverOf struct{ *world }
+
+func (a approverOf) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
+	answer, err := a.world.Ask(ctx, q)
+	if answer.Pending && q.Heard.Of != "" {
+		a.parked[q.Heard.Of] = q.Heard
+	}
+	return answer, err
+}
+
+func (a approverOf) Parked(of string) (bailey.Heard, bool) {
+	h, ok := a.parked[of]
+	return h, ok
+}
 
 func (a approverOf) End(bailey.SessionID) { a.note("end questions") }
 

@@ -55,6 +55,8 @@ type Policy interface {
 
 // Hooks are other people's programs in the path. They see redacted views.
 type Hooks interface {
+	// Edition names the hooks that are asked now; "" where none is. What those of another one said counts for nothing.
+	Edition() string
 	Pre(ctx context.Context, call bailey.Call) (Verdict, error)
 	// Holds reports whether what a tool writes has to wait until Post has seen it: else it may be with the caller before.
 	Holds(id bailey.CapabilityID) bool
@@ -81,6 +83,8 @@ type Output struct {
 // Approver asks people.
 type Approver interface {
 	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
+	// Parked is what hooks said of a call that waits, by what they were asked about.
+	Parked(of string) (bailey.Heard, bool)
 	End(s bailey.SessionID) // what only that session could come back to is withdrawn
 }
 
@@ -308,6 +312,8 @@ func (NoEgress) Open(*bailey.Network, []bailey.Injection) (bailey.Way, error) {
 
 // NoHooks is the stage where no hook is configured: no objection, nothing changed.
 type NoHooks struct{}
+
+func (NoHooks) Edition() string { return "" }
 
 func (NoHooks) Pre(context.Context, bailey.Call) (Verdict, error) {
 	return Verdict{Effect: bailey.Allow}, nil

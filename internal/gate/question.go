@@ -20,7 +20,7 @@ func (c *course) question() bailey.Question {
 		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
 		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
 		EnvNames: names(c.job.Env), Contents: c.contents(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
-		Patience: c.call.Patience, Asked: c.call.Asked,
+		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
 	}
 	q.Egress = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.Words()) })
 	c.preview = bailey.Preview{}                    // a call that waits holds no more than it needs

@@ -65,7 +65,7 @@ func (c *course) outcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: new(c.executed),
 		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
-		PolicyDigest: c.decision.Policy, Egress: c.egress,
+		PolicyDigest: c.decision.Policy, Egress: c.egress, HooksAt: c.hooksAt,
 	}
 	o.Hooks, o.HooksAsked = c.hooks()
 	if c.err != nil {

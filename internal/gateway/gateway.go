@@ -41,8 +41,9 @@ type Config struct {
 	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
-	// Begin is asked before an MCP connection is served, End is told when it is over, with what of it may be shown. An
-	// error of Begin is why it is not served. Nil: nobody is.
+	// Begin is asked before an MCP connection is served, or the first call or connection of a session that has a bearer; its error is
+	// why that is not. End is told when the connection is over, or the last of such a session, or nothing of that is held any more.
+	// Its context ends soon after the gateway began to. Both learn what may be shown. One of them nil: nobody does.
 	Begin func(ctx context.Context, from bailey.Call) error
 	End   func(ctx context.Context, from bailey.Call)
 	// Note records an event durably.
@@ -73,6 +74,7 @@ type Gateway struct {
 	busy     atomic.Int64
 	streams  chan struct{}                           // has what redact streams hold
 	end      atomic.Pointer[context.CancelCauseFunc] // set by Run
+	last     context.Context                         // of what is done when sessions end; set by Run
 	mu       sync.Mutex
 	quiet    time.Time // since when nothing is connected or kept
 }
@@ -119,6 +121,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	g.end.Store(&cancel)
+	last, enough := context.WithCancel(context.WithoutCancel(ctx))
+	defer enough()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastPatience, enough) })()
+	g.last = last
 	go g.watch(ctx, cancel)
 	context.AfterFunc(ctx, func() { g.listener.Close() })
 	for {
@@ -191,6 +197,9 @@ var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%
 
 var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
 	Hint: "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
+
+// lastPatience is how long all ends of sessions together may keep a gateway that ends.
+const lastPatience = 4 * time.Second
 
 // passing tells an error of accept(2) that goes by: what is short now is there again when a call ends.
 func passing(err error) bool {

@@ -18,10 +18,10 @@ import (
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
-// A query is a command line's words, 32 KiB each at most. Decoded values take many times the bytes they
+// A query is a command line's words, 32 KiB each at most, or a hook's frame, a mebibyte in base64. Decoded values take many times the bytes they
 // stand in: the count bounds what one query costs, as the mcp door does for its lines.
 const (
-	maxQuery  = 1 << 20
+	maxQuery  = 3 << 19
 	maxDir    = 4096    // PATH_MAX
 	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
 )
@@ -109,7 +109,23 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 		from.Principal.Agent, from.Door = i.Agent, i.Door
 		g.Workspaces.fix(from.Session.ID, i.Dir)
 	}
-	return func() { g.Sessions.leave(from.Session.ID, g.endSession) }, nil
+	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
+	if g.Begin == nil || g.End == nil {
+		return leave, nil
+	}
+	if q.Verb == "mcp" {
+		unstay, rest := g.Sessions.stay(from.Session.ID), leave
+		leave = func() { unstay(); rest() }
+	}
+	begun := false
+	defer func() { // also where a hook's asker panics
+		if !begun {
+			leave()
+		}
+	}()
+	err = g.begins(ctx, *from)
+	begun = err == nil
+	return leave, err
 }
 
 // respond writes an answer, or says that it is more than a frame holds.
@@ -217,7 +233,7 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 		return
 	}
 	defer g.Live.connect(shown)()
-	if err := g.converse(ctx, conn, from, shown); err != nil {
+	if err := g.converse(ctx, conn, from, shown, bearer); err != nil {
 		g.Log.Info("an MCP connection ended", "session", id, "err", err)
 	}
 	if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
@@ -225,16 +241,14 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 }
 
-// converse serves MCP, with hooks of the home's before and after it.
-func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call) error {
-	if g.Begin != nil {
+// converse serves MCP, with hooks of the home's before and after it. A session that has a bearer begun before.
+func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call, begun bool) error {
+	if g.Begin != nil && g.End != nil && !begun {
 		if err := g.Begin(ctx, shown); err != nil {
 			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
 			return err
 		}
-	}
-	if g.End != nil {
-		defer g.End(ctx, shown)
+		defer g.End(g.last, shown)
 	}
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return err

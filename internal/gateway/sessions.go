@@ -38,6 +38,9 @@ type holding struct {
 	conns  int
 	idle   time.Time     // since when it has none
 	timer  *time.Timer   // ends it
+	stays  int           // connections of MCP among conns
+	begun  *beginning    // nil: it has not begun, or ended since
+	over   func()        // is told when it ends; nil: nobody is
 	ending chan struct{} // closed when all that it held is forgotten; nil until that begins
 }
 
@@ -117,6 +120,23 @@ func (s *Sessions) wall(id bailey.SessionID) (Issued, bool) {
 	defer s.mu.Unlock()
 	i, ok := s.known(id)
 	return i, ok && i.Door != ""
+}
+
+// Projects are those of walls whose sessions count: agents inside write them.
+func (s *Sessions) Projects() (dirs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.issued {
+		if i.Door != "" && !slices.Contains(dirs, i.Dir) {
+			dirs = append(dirs, i.Dir)
+		}
+	}
+	for _, h := range s.held { // one that is connected counts, however long
+		if i := h.issued; i.Door != "" && !slices.Contains(dirs, i.Dir) {
+			dirs = append(dirs, i.Dir)
+		}
+	}
+	return dirs
 }
 
 // known finds a session that counts: one that is connected does, however long. The caller holds mu.
@@ -227,6 +247,7 @@ func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionI
 	h.ending = make(chan struct{})
 	h.timer.Stop()
 	s.mu.Unlock()
+	s.part(h)
 	end(id)
 	s.mu.Lock()
 	delete(s.held, id)
@@ -234,7 +255,7 @@ func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionI
 	close(h.ending)
 }
 
-// close forgets what all sessions hold that are not connected, and returns when that is done.
+// close forgets what all sessions hold that are not connected, at once, and returns when that is done.
 func (s *Sessions) close(end func(bailey.SessionID)) {
 	s.mu.Lock()
 	all := make(map[bailey.SessionID]*holding, len(s.held))
@@ -242,13 +263,17 @@ func (s *Sessions) close(end func(bailey.SessionID)) {
 		all[id] = h
 	}
 	s.mu.Unlock()
+	var ends sync.WaitGroup
+	defer ends.Wait()
 	for id, h := range all {
-		s.end(id, h, end)
-		s.mu.Lock()
-		ending := h.ending
-		s.mu.Unlock()
-		if ending != nil {
-			<-ending
-		}
+		ends.Go(func() {
+			s.end(id, h, end)
+			s.mu.Lock()
+			ending := h.ending
+			s.mu.Unlock()
+			if ending != nil {
+				<-ending
+			}
+		})
 	}
 }

@@ -48,6 +48,7 @@ func TestAbuse(t *testing.T) {
 		"floods":                  {"head -c 104857600 /dev/zero", "more than 1048576 bytes"},
 		"floods stderr":           {"head -c 104857600 /dev/zero >&2; exit 7", "ended with code 7"},
 		"exits early":             {"exit 9", "ended with code 9"},
+		"closes stdin":            {"exec 0<&-; sleep 0.1; exit 9", "ended with code 9"},
 		"is killed":               {"kill -9 $$", "ended with code 137"},
 		"half a frame":            {`printf '{"continue":'`, "the answer"},
 		"a frame of 100 MB":       {`printf '{"systemMessage":"'; head -c 104857600 /dev/zero | tr '\0' x; printf '"}'`, "more than 1048576 bytes"},

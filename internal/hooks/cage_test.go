@@ -168,42 +168,6 @@ func TestFolderIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestWorkspacesHaveNoHooks: an agent that writes the program, or what its interpreter is given, would hold itself.
-func TestWorkspacesHaveNoHooks(t *testing.T) {
-	y := newYard(t)
-	workspace := filepath.Join(y.home, "state")
-	mark := filepath.Join(workspace, "ran")
-	inside := filepath.Join(workspace, "hook")
-	if err := os.WriteFile(inside, []byte("#!/bin/sh\necho > "+mark+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(y.home, folder, "link")
-	if err := os.Symlink(inside, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, argv := range [][]string{{inside}, {link}, {"sh", inside}, {"sh", link}} {
-		for _, bare := range []bool{false, true} {
-			os.Remove(mark)
-			h := hook.Hook{Event: hook.OnPreToolUse, Argv: argv, Unsandboxed: bare, Timeout: hook.DefaultTimeout, Read: []string{workspace}}
-			y.Workspaces = func() []string { return []string{workspace} }
-			if o, a := y.try(t, h); o.Effect != hook.Blocked || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "where agents write") {
-				t.Errorf("%q, without a cage %v: %+v", argv, bare, o)
-			}
-			y.Workspaces = nil
-			y.try(t, h)
-			if _, err := os.Stat(mark); bare && err != nil {
-				t.Errorf("%q: it does not run where nobody looks: this test sees nothing", argv)
-			}
-		}
-	}
-	h := y.shell(t, "exit 0")
-	y.Workspaces = func() []string { return []string{workspace} }
-	h.Argv = append(h.Argv, workspace)
-	if o, _ := y.try(t, h); o.Effect != hook.Kept {
-		t.Errorf("a workspace may be named: %+v", o)
-	}
-}
-
 // TestInterpreters: programs of the host work as an author expects.
 func TestInterpreters(t *testing.T) {
 	y := newYard(t)

@@ -64,6 +64,7 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 	if a.Status != FullyEnforced {
 		a.Warning = append(a.Warning, weak(c))
 	}
+	a.Warning = append(a.Warning, unseen(h)...)
 	return r, lent, nil
 }
 
@@ -151,86 +152,62 @@ func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err er
 			job.Wall.Trees = append(job.Wall.Trees, bailey.Tree{Path: real})
 		}
 	}
-	job.Read = append(reads[:len(reads):len(reads)], h.Read...)
+	job.Read = reads[:len(reads):len(reads)]
 	if dir := h.Folder(); dir != "" {
 		if err := d.near(dir); err != nil {
 			return close, err
 		}
 		job.Read = append(job.Read, dir)
 	}
-	for _, path := range h.Write {
-		p, err := place(path)
-		if err != nil {
+	for _, path := range h.Read {
+		if d.workspaceOf(path) == "" {
+			job.Read = append(job.Read, path)
+			continue
+		}
+		if err := d.lay(job, "read", path); err != nil {
 			return close, err
 		}
-		job.Places = append(job.Places, p)
+	}
+	for _, path := range h.Write {
+		if err := d.lay(job, "write", path); err != nil {
+			return close, err
+		}
 	}
 	return close, nil
 }
 
-// apart refuses a file of a workspace, whether it is the program or what an interpreter is given. Without a cage an agent that
-// wrote it would have all rights of the user.
-func (d *Dispatcher) apart(argv []string) error {
-	if d.Workspaces == nil {
-		return nil
+// lay opens what a hook may write, or read of a workspace, and has the cage show that very thing. In a workspace an agent may put
+// a link in its place: it has to lie there.
+func (d *Dispatcher) lay(job *bailey.Job, key, path string) error {
+	p, err := place(key, path)
+	if err != nil {
+		return err
 	}
-	workspaces := d.Workspaces()
-	for _, word := range argv {
-		info, err := os.Stat(word)
-		if !filepath.IsAbs(word) || err == nil && info.IsDir() {
-			continue
-		}
-		for _, w := range workspaces {
-			if within(real(w), real(word)) || within(filepath.Clean(w), filepath.Clean(word)) {
-				return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in the workspace %s, where agents write", word, w), Hint: "move it out of there"}
-			}
-		}
+	job.Places = append(job.Places, p)
+	if w := d.workspaceOf(path); w != "" && !within(real(w), p.Path) {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s leads out of the workspace %s, where agents write, to %s", path, w, p.Path),
+			Hint: "name in hooks.json what is meant"}
 	}
 	return nil
 }
 
-// near refuses a folder that would show a hook more than what belongs to it.
-func (d *Dispatcher) near(dir string) error {
-	if d.Private == nil {
-		return nil
-	}
-	dir = real(dir)
-	for _, p := range d.Private() {
-		if p = real(p); within(dir, p) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads the folder it is in, and in %s lies %s", dir, p),
-				Hint: "move it into a folder of its own"}
-		}
-	}
-	return nil
-}
-
-func real(path string) string {
-	if p, err := filepath.EvalSymlinks(path); err == nil {
-		return p
-	}
-	return filepath.Clean(path)
-}
-
-// within tells whether path is dir or lies in it.
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-// place opens what a hook may write. Opening a FIFO must not wait.
-func place(path string) (bailey.Place, error) {
-	canonical, err := filepath.EvalSymlinks(path)
-	var file *os.File
+// place opens a place of a hook's. Opening a FIFO must not wait. The path is that of the descriptor.
+func place(key, path string) (bailey.Place, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	canonical := ""
 	if err == nil {
-		file, err = os.OpenFile(canonical, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		canonical, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+		if err != nil {
+			file.Close()
+		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: path + ", which the hook may write, is not there", Hint: "make it, or take it out of filesystem.write", Err: err}
+		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s, which the hook may %s, is not there", path, key), Hint: "make it, or take it out of filesystem." + key, Err: err}
 	case err != nil:
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: path + ", which the hook may write, cannot be opened", Hint: "take it out of filesystem.write", Err: err}
+		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s, which the hook may %s, cannot be opened", path, key), Hint: "take it out of filesystem." + key, Err: err}
 	}
-	return bailey.Place{Input: "filesystem.write", Path: canonical, File: file, Write: true}, nil
+	return bailey.Place{Input: "filesystem." + key, Path: canonical, File: file, Write: key == "write"}, nil
 }
 
 // network makes both sides of a hook's network.

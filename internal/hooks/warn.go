@@ -3,6 +3,9 @@ package hooks
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -46,6 +49,23 @@ func (d *Dispatcher) Forget(s bailey.SessionID) {
 		d.told = nil
 	}
 	delete(d.told, s)
+}
+
+// unseen warns of files that a hook is given and its cage does not show: most who write `python3 ~/hooks/check.py` mean to run that.
+func unseen(h hook.Hook) (all []Warning) {
+	shown := slices.Concat(trees[:], reads[:], h.Read, h.Write)
+	if dir := h.Folder(); dir != "" {
+		shown = append(shown, dir)
+	}
+	for _, word := range h.Argv[1:] {
+		info, err := os.Stat(word)
+		in := func(dir string) bool { return within(real(dir), real(word)) }
+		if err == nil && filepath.IsAbs(word) && info.Mode().IsRegular() && !slices.ContainsFunc(shown, in) {
+			all = append(all, Warning{"hook.sandbox", "it is given " + word + ", which its cage does not show",
+				"make that the program, with a first line and mode 755, or name it in filesystem.read"})
+		}
+	}
+	return all
 }
 
 // flood warns of streams that had more than is kept.

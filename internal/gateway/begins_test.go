@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// TestBeginsOnce: of all connections of a session one asks whether it may begin, and all have its answer. A no is no end: the next
+// asks anew. Its end is told once.
+func TestBeginsOnce(t *testing.T) {
+	s := NewSessions(nil, (&issueNotes{}).note)
+	bearer, id, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked, over atomic.Int32
+	no := errors.New("not today")
+	round := func(answer error) (yes int) {
+		var conns, all sync.WaitGroup
+		var agreed atomic.Int32
+		conns.Add(8)
+		for range 8 {
+			all.Go(func() {
+				if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+					t.Error(err)
+				}
+				conns.Done()
+				switch err := s.begin(id, func() error { conns.Wait(); asked.Add(1); return answer }, func() { over.Add(1) }); err {
+				case nil:
+					agreed.Add(1)
+				case no:
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		return int(agreed.Load())
+	}
+	leave := func() {
+		for range 8 {
+			s.leave(id, func(bailey.SessionID) {})
+		}
+	}
+	if n := round(no); n != 0 || asked.Load() == 0 {
+		t.Errorf("%d began, asked %d times", n, asked.Load())
+	}
+	leave()
+	s.close(func(bailey.SessionID) {})
+	if over.Load() != 0 {
+		t.Error("what never began is over")
+	}
+	asked.Store(0)
+	if n := round(nil); n != 8 || asked.Load() != 1 {
+		t.Errorf("%d of 8 began, asked %d times", n, asked.Load())
+	}
+	if leave(); over.Load() != 0 {
+		t.Error("over with its connections")
+	}
+	if n := round(nil); n != 8 || asked.Load() != 1 {
+		t.Errorf("it lingers: %d of 8 began, asked %d times", n, asked.Load())
+	}
+	leave()
+	s.close(func(bailey.SessionID) {
+		if over.Load() != 1 {
+			t.Error("what it held is forgotten before its end is told")
+		}
+	})
+	if over.Load() != 1 {
+		t.Errorf("over %d times", over.Load())
+	}
+	if round(nil); asked.Load() != 2 {
+		t.Errorf("it came back: asked %d times", asked.Load())
+	}
+	s.part(s.held[id])
+	func() {
+		defer func() { recover() }()
+		s.begin(id, func() error { panic("broken") }, nil)
+	}()
+	if err := s.begin(id, func() error { return nil }, func() {}); err != nil {
+		t.Errorf("after one who broke: %v", err)
+	}
+}
+
+// TestSessionsBegin: calls and MCP connections with a bearer are of one session, which begins with the first of them and ends with its
+// last connection, or the gateway. A single call has neither.
+func TestSessionsBegin(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	var refuse atomic.Bool
+	tell := func(what string, from bailey.Call) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, what+" "+string(from.Session.ID))
+	}
+	var s *Sessions
+	g, client, done := start(t, func(c *Config) {
+		s = NewSessions(nil, c.Note)
+		c.Sessions = s
+		c.Begin = func(_ context.Context, from bailey.Call) error {
+			tell("begin", from)
+			if refuse.Load() {
+				return &bailey.Error{Kind: bailey.Denied, Message: "not from here", Hint: "elsewhere"}
+			}
+			return nil
+		}
+		c.End = func(ctx context.Context, from bailey.Call) {
+			tell("end", from)
+			if ctx.Err() != nil {
+				t.Error("nobody can be told any more")
+			}
+		}
+	})
+	list := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(told)
+	}
+	call := func() error {
+		_, err := client.Call(t.Context(), CallQuery{Capability: "echo"}, nil, nil)
+		return err
+	}
+	if err := call(); err != nil || len(list()) != 0 {
+		t.Errorf("a single call: %v, %v", err, list())
+	}
+	bearer, id, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Session = bearer
+	refuse.Store(true)
+	if err := call(); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "not from here") || bailey.HintOf(err) != "elsewhere" || len(g.sessions()) != 1 {
+		t.Errorf("a session that may not begin: %v, %v", err, g.sessions())
+	}
+	refuse.Store(false)
+	mu.Lock()
+	told = nil
+	mu.Unlock()
+	begin, end := "begin "+string(id), "end "+string(id)
+	for range 2 { // it has begun when the second connection comes, and lives while one of them does
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		var conns []io.Closer
+		for range 2 {
+			rw, err := client.MCP(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, rw)
+		}
+		conns[0].Close()
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{begin}; !slices.Equal(list(), want) {
+			t.Errorf("%v, want %v", list(), want)
+		}
+		conns[1].Close()
+		for len(list()) < 2 { // the test's own time bounds this
+			time.Sleep(time.Millisecond)
+		}
+		if want := []string{begin, end}; !slices.Equal(list(), want) {
+			t.Errorf("%v, want %v", list(), want)
+		}
+		mu.Lock()
+		told = nil
+		mu.Unlock()
+	}
+	client.Session = ""
+	rw, err := client.MCP(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rw.Close()
+	for len(list()) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := list(); strings.Contains(got[0], string(id)) || got[1] != strings.Replace(got[0], "begin", "end", 1) {
+		t.Errorf("a connection without a bearer: %v", got)
+	}
+	client.Session = bearer
+	mu.Lock()
+	told = nil
+	mu.Unlock()
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if want := []string{begin, end}; !slices.Equal(list(), want) {
+		t.Errorf("%v, want %v", list(), want)
+	}
+}

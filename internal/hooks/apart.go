@@ -1,0 +1,108 @@
+package hooks
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// apart refuses a file of a workspace, whether it is the program, what its first line names or what an interpreter is given. Without
+// a cage an agent that wrote it would have all rights of the user.
+func (d *Dispatcher) apart(argv []string) error {
+	if d.Workspaces == nil || len(d.Workspaces()) == 0 {
+		return nil
+	}
+	for _, word := range append(slices.Clone(argv), interpreters(argv[0])...) {
+		info, err := os.Stat(word)
+		if !filepath.IsAbs(word) || err == nil && info.IsDir() {
+			continue
+		}
+		if w := d.workspaceOf(word); w != "" {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in the workspace %s, where agents write", word, w), Hint: "move it out of there"}
+		}
+	}
+	return nil
+}
+
+// workspaceOf is where agents write a file, by its name or where that leads: "" is nowhere.
+func (d *Dispatcher) workspaceOf(path string) string {
+	if d.Workspaces == nil {
+		return ""
+	}
+	for _, w := range d.Workspaces() {
+		if within(real(w), real(path)) || within(filepath.Clean(w), filepath.Clean(path)) {
+			return w
+		}
+	}
+	return ""
+}
+
+// interpreters are the words of a script's first line, and of those that they name: the kernel follows four (execve(2)).
+func interpreters(path string) (words []string) {
+	for range 4 {
+		if !filepath.IsAbs(path) {
+			break
+		}
+		line := firstLine(path)
+		if len(line) == 0 {
+			break
+		}
+		words = append(words, line...)
+		path = line[0]
+	}
+	return words
+}
+
+// firstLine are the words behind #!, as far as the kernel reads.
+func firstLine(path string) []string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() { // a FIFO would wait
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // which the start will say
+	}
+	defer f.Close()
+	head, _ := io.ReadAll(io.LimitReader(f, 256))
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	rest, ok := strings.CutPrefix(string(line), "#!")
+	if !ok {
+		return nil
+	}
+	return strings.Fields(rest)
+}
+
+// near refuses a folder that would show a hook more than what belongs to it.
+func (d *Dispatcher) near(dir string) error {
+	if d.Private == nil {
+		return nil
+	}
+	dir = real(dir)
+	for _, p := range d.Private() {
+		if p = real(p); within(dir, p) {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads the folder it is in, and in %s lies %s", dir, p),
+				Hint: "move it into a folder of its own"}
+		}
+	}
+	return nil
+}
+
+func real(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	return filepath.Clean(path)
+}
+
+// within tells whether path is dir or lies in it.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
