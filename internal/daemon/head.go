@@ -105,7 +105,7 @@ func (r *request) target(s string) error {
 		name, value, _ := strings.Cut(p, "=")
 		value, err := url.QueryUnescape(value)
 		_, twice := parameters[name]
-		if err != nil || name == "" || !plain(name) || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		if err != nil || name == "" || !plain(name) || strings.ContainsAny(name, "@:+") || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return fault("its query has a parameter twice, or one that cannot be read in one way only")
 		}
 		parameters[name] = value
