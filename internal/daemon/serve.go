@@ -98,7 +98,7 @@ func (x *exchange) head(c net.Conn) ([]byte, error) {
 
 // pass says the request to the daemon and gives its answer back.
 func (x *exchange) pass(ctx context.Context, r request) {
-	e := bailey.EgressEvent{Kind: bailey.EgressClosed, Target: x.api.String() + " " + clip(x.asked), Address: x.api.Path}
+	e := bailey.EgressEvent{Kind: bailey.EgressClosed, Target: x.api.String() + " " + x.asked, Address: x.api.Path}
 	err := x.converse(ctx, r, &e)
 	if err != nil && ctx.Err() == nil {
 		e.Kind, e.Reason, e.Hint = bailey.EgressFailed, fmt.Sprintf("%s did not answer %s: %v", x.api.Socket, x.asked, err), bailey.HintOf(err)
@@ -177,7 +177,7 @@ func (w whole) Read(b []byte) (int, error) {
 
 // refuse notes a refusal and answers with it.
 func (x *exchange) refuse(status int, why, hint string) {
-	e := bailey.EgressEvent{Kind: bailey.EgressRefused, Target: x.api.String() + " " + clip(x.asked), Reason: why, Hint: hint}
+	e := bailey.EgressEvent{Kind: bailey.EgressRefused, Target: x.api.String() + " " + x.asked, Reason: why, Hint: hint}
 	x.tally.add(e)
 	x.answer(status, e.Words())
 }
@@ -221,14 +221,6 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// shown is foreign text on one line.
-func shown(b []byte) string { return clip(strconv.QuoteToASCII(string(b[:min(len(b), maxShown)]))) }
-
-const maxShown = 200
-
-func clip(s string) string {
-	if len(s) > maxShown {
-		return s[:maxShown] + "…"
-	}
-	return s
-}
+// shown is foreign text on one line. Nothing here cuts what is told: who takes it down hides secrets first, and one that was cut nobody
+// would know.
+func shown(b []byte) string { return strconv.QuoteToASCII(string(b[:min(len(b), maxTarget)])) }
