@@ -38,6 +38,7 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
+	Steps        []step   `json:"steps,omitempty"` // of a workflow
 }
 
 type sandbox struct {
@@ -121,8 +122,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, input, write, hide, egress, api, preview, argv ast.Node
-	inject                                                                 map[ast.Node]*inject
+	backend, sandbox, args, input, write, hide, egress, api, preview, argv, steps ast.Node
+	inject                                                                        map[ast.Node]*inject
 }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
@@ -147,6 +148,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	if c.schema != nil {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
+		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
