@@ -47,6 +47,7 @@ type Network struct {
 	Hosts     []HostName // lines of the cage's own /etc/hosts
 	Env       []string   // NAME=value: proxy and trust variables
 	Trust     bool       // the cage gets [Way.Trusted] at [TrustFile]
+	API       *API       // the daemon that the one socket leads to, in place of endpoints; nil: none
 }
 
 // TrustFile is where a cage with [Network.Trust] finds the authorities that its tools believe, in PEM.
@@ -94,8 +95,8 @@ const (
 type EgressEvent struct {
 	Time    time.Time `json:"time"`
 	Kind    string    `json:"kind"`
-	Via     string    `json:"via"`               // connect, http, socks, forward, tls
-	Target  string    `json:"target,omitempty"`  // host:port; "" where nobody could tell
+	Via     string    `json:"via"`               // connect, http, socks, forward, tls, unix
+	Target  string    `json:"target,omitempty"`  // host:port, of unix what was asked for; "" where nobody could tell
 	Address string    `json:"address,omitempty"` // that was connected to
 	Reason  string    `json:"reason,omitempty"`
 	Hint    string    `json:"hint,omitempty"`

@@ -36,6 +36,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
 	"internal/egress":      {ours: []string{"."}},
+	"internal/daemon":      {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
@@ -51,7 +52,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/wrap":    {ours: []string{"."}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
-	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
+	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
 		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},

@@ -66,7 +66,7 @@ func (r *reader) sandbox(n ast.Node, m *manifest, at *nodes) {
 	s := &m.Sandbox
 	r.fields(n, "sandboxProfile", map[string]func(ast.Node){
 		"fs":       func(n ast.Node) { r.files(n, s, at) },
-		"network":  func(n ast.Node) { r.network(n, at) },
+		"network":  func(n ast.Node) { r.network(n, s, at) },
 		"limits":   func(n ast.Node) { r.limits(n, s) },
 		"env":      r.env(m),
 		"proc":     r.flag("proc", &s.Proc),
@@ -108,9 +108,10 @@ func (r *reader) paths(what string, p *[]string) func(ast.Node) {
 	}
 }
 
-func (r *reader) network(n ast.Node, at *nodes) {
+func (r *reader) network(n ast.Node, s *sandbox, at *nodes) {
 	r.fields(n, "network", map[string]func(ast.Node){
 		"egress": func(n ast.Node) { at.egress = n },
+		"api":    r.api(s, at),
 	})
 }
 

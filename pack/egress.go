@@ -16,7 +16,7 @@ const maxEgress = 64
 
 // reached is one entry of network.egress: a place, or the input that it comes from.
 type reached struct {
-	place string // host:port in its one spelling; "" where the input has it
+	place string // host:port in its one spelling, or unix:daemon; "" where the input has it
 	input string
 	port  string // behind the input, a host; "" where that is a url
 }
@@ -28,7 +28,7 @@ type inject struct {
 	Query   []string `json:"query,omitempty"`
 }
 
-// Egress returns the places that the tool has to reach, host:port, for an input that Check has typed: each once, sorted. An
+// Egress returns the places that the tool has to reach, host:port or unix:daemon, for an input that Check has typed: each once, sorted. An
 // input without a value names none.
 func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	var places []string
@@ -76,8 +76,14 @@ func (to reached) from(v string) (bailey.Endpoint, error) {
 	return e, nil
 }
 
-// Reaches returns network.egress as the manifest has it.
-func (m *Capability) Reaches() []string { return slices.Clone(m.spec.Sandbox.Egress) }
+// Reaches returns network.egress as the manifest has it, and the daemon of network.api.
+func (m *Capability) Reaches() []string {
+	list := slices.Clone(m.spec.Sandbox.Egress)
+	if api := m.spec.Sandbox.API; api != nil {
+		list = append(list, api.String())
+	}
+	return list
+}
 
 // egress reads network.egress, which speaks of inputs and so comes after the schema, and what is injected there.
 func (r *reader) egress(at *nodes, m *manifest, s *schema) (list []reached) {

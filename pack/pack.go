@@ -58,7 +58,7 @@
 //
 // A tool reaches these and nothing else, and without the key no network at all. A manifest names places; that one is
 // private, or speaks anything but TLS, only the settings of a home can say. What reaches the network is at least
-// sideEffectClass readOnly. A preview reaches nothing.
+// sideEffectClass readOnly. A preview reaches nothing. In built-in packs network.api names requests to a daemon: see [bailey.ParseRoute].
 //
 // # Templates
 //

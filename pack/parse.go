@@ -44,15 +44,16 @@ type backend struct {
 }
 
 type sandbox struct {
-	Read   []string `json:"ro,omitempty"`
-	Write  []string `json:"rw,omitempty"`   // names of path inputs
-	Hide   []hidden `json:"hide,omitempty"` // sorted out when the inputs are known
-	Libs   []string `json:"libs,omitempty"`
-	Exec   []string `json:"exec,omitempty"`
-	Memory int64    `json:"memoryMiB,omitempty"`
-	Tasks  int64    `json:"tasks,omitempty"`
-	Proc   bool     `json:"proc,omitempty"`
-	Egress []string `json:"egress,omitempty"` // in their one spelling, or as they stand there
+	Read   []string    `json:"ro,omitempty"`
+	Write  []string    `json:"rw,omitempty"`   // names of path inputs
+	Hide   []hidden    `json:"hide,omitempty"` // sorted out when the inputs are known
+	Libs   []string    `json:"libs,omitempty"`
+	Exec   []string    `json:"exec,omitempty"`
+	Memory int64       `json:"memoryMiB,omitempty"`
+	Tasks  int64       `json:"tasks,omitempty"`
+	Proc   bool        `json:"proc,omitempty"`
+	Egress []string    `json:"egress,omitempty"` // in their one spelling, or as they stand there
+	API    *bailey.API `json:"api,omitempty"`
 }
 
 // hidden is a path below a path input that the tool does not see.
@@ -124,8 +125,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, steps, input, write, hide, egress, preview, argv ast.Node
-	inject                                                                   map[ast.Node]*inject
+	backend, sandbox, args, steps, input, write, hide, egress, api, preview, argv ast.Node
+	inject                                                                        map[ast.Node]*inject
 	promises
 }
 
@@ -155,7 +156,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
-		c.egress = r.egress(&at, &m, c.schema)
+		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 		r.validators(at.validators, &m, c.schema)
 		c.output = r.output(at.outputSchema, at.output, &m, c.schema)

@@ -35,7 +35,7 @@ func TestSearchRanks(t *testing.T) {
 		"branchlist":                   "git.branch-list",
 		"what time is it":              "system.date",
 		"dat":                          "system.date",
-		"statsu":                       "git.status",
+		"satus":                        "git.status",
 		"max commits limit":            "git.log",
 		"staged":                       "git.diff",
 		"message":                      "system.echo",
@@ -81,7 +81,7 @@ func TestWords(t *testing.T) {
 
 func FuzzSearch(f *testing.F) {
 	c := builtin(f)
-	for _, seed := range []string{"git log", "statsu", "\xff\xfe", "ÄÖ maxCount", strings.Repeat("ab ", 5000)} {
+	for _, seed := range []string{"git log", "satus", "\xff\xfe", "ÄÖ maxCount", strings.Repeat("ab ", 5000)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, question string) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -39,6 +41,9 @@ func networkLines(n gateway.Network) string {
 			line += ", for " + strings.Join(r.For, " ")
 		}
 		list = append(list, line)
+	}
+	for _, socket := range slices.Sorted(maps.Keys(n.Sockets)) {
+		list = append(list, "network socket of "+socket+" "+n.Sockets[socket])
 	}
 	return strings.Join(list, "\n")
 }

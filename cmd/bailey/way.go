@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 
 	"bailey"
+	"bailey/internal/daemon"
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/pack"
@@ -23,6 +25,9 @@ func (w ways) Plan(m *pack.Capability, places []string) (*bailey.Network, error)
 		return nil, nil
 	}
 	all := w.settings().For(string(m.ID))
+	if api := m.API(); api != nil {
+		return w.daemon(m, *api, all)
+	}
 	for _, place := range places {
 		e, err := bailey.ParseEndpoint(place)
 		if err != nil {
@@ -52,8 +57,23 @@ func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
 	return egress.Plan(all)
 }
 
+// daemon makes the network of a tool that speaks to one, in its usual place or where settings say.
+func (w ways) daemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
+	if len(more) > 0 {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
+			Hint: "take it out of for, under network, endpoints, in settings.yaml"}
+	}
+	if api.Path = w.settings().Sockets[api.Socket]; api.Path == "" {
+		api.Path = daemon.Usual(api.Socket)
+	}
+	return daemon.Plan(api), nil
+}
+
 // Open makes the other side, with the proxy that settings name and whom this machine believes.
 func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
+	if n.API != nil {
+		return daemon.New(daemon.Config{API: *n.API})
+	}
 	c := w.world
 	c.Network, c.Inject = n, inject
 	said := w.settings()

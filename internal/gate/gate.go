@@ -120,8 +120,8 @@ type Lender interface {
 
 // Egress is the way out of cages.
 type Egress interface {
-	// Plan says what the cage of a capability needs so that its tool reaches these places, host:port, as far as the profile
-	// lets it; nil where it is to reach none.
+	// Plan says what the cage of a capability needs so that its tool reaches these places, host:port or unix:daemon, as far as the
+	// profile lets it; nil where it is to reach none.
 	Plan(m *pack.Capability, places []string) (*bailey.Network, error)
 	// Open makes the other side of a planned network, for one run.
 	Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error)

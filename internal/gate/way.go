@@ -36,6 +36,9 @@ func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
 	for _, e := range c.job.Network.Endpoints {
 		list = append(list, as(e))
 	}
+	if api := c.job.Network.API; api != nil {
+		list = append(list, api.String())
+	}
 	return list
 }
 

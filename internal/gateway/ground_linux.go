@@ -15,7 +15,7 @@ var (
 func systemDirs() (dirs, trees []string) { return system, systemTrees }
 
 // sockets of agents and daemons that would lend their powers to whoever connects.
-var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/systemd"}
+var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/var/lib/incus/unix.socket", "/run/dbus", "/run/systemd"}
 
 func daemonSockets() []string { return sockets }
 

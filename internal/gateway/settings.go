@@ -290,5 +290,5 @@ func (s *Settings) fitted(text []byte) (Contents, error) {
 			return said, err
 		}
 	}
-	return said, nil
+	return said, sheltered(said.Network, said.Workspaces)
 }

@@ -18,6 +18,8 @@ type Network struct {
 	Upstream  string  `json:"upstream,omitempty"` // http://host:port, the host's own proxy
 	ByName    bool    `json:"byName,omitempty"`   // that proxy resolves names
 	Endpoints []Reach `json:"endpoints,omitempty"`
+	// Sockets are where daemons listen that do not do so in their usual places, by their names.
+	Sockets map[string]string `json:"sockets,omitempty"`
 }
 
 // Reach is a place with its flags, which hold wherever a manifest names it, and who may reach it although none does.
@@ -69,6 +71,7 @@ func networkOf(n ast.Node) (net Network, err error) {
 		"upstream":  func(n ast.Node) (err error) { net.Upstream, err = upstreamOf(n); return err },
 		"byName":    truth("byName", &net.ByName),
 		"endpoints": func(n ast.Node) (err error) { net.Endpoints, err = endpointsOf(n); return err },
+		"sockets":   func(n ast.Node) (err error) { net.Sockets, err = socketsOf(n); return err },
 	})
 	if err == nil && net.ByName && net.Upstream == "" {
 		err = fault(n, "byName wants upstream: it is that proxy which would resolve")

@@ -264,7 +264,7 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.net != nil, Unix: l.wall != nil && l.wall.Unix}))
+	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.inet(), Unix: l.unix()}))
 	p.add("seccomp", inside.Narrow, narrow(here()))
 	return p
 }

@@ -56,10 +56,10 @@ func (l *layout) confine(p *plan, abi int) {
 		return
 	}
 	handled, _ := handled(abi)
-	if l.net != nil {
+	if l.inet() {
 		handled.ports = 0 // what there is to connect to is the namespace's own, and that is the wall
 	}
-	if l.wall != nil && l.wall.Unix && abi >= resolveEdition {
+	if l.unix() && abi >= resolveEdition {
 		handled.files |= mayResolveUnix
 	}
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})

@@ -98,6 +98,24 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// TestNetworkOfADaemon: a tool that speaks to a daemon has sockets of the machine and no others, and they lead to what is served.
+func TestNetworkOfADaemon(t *testing.T) {
+	j := newJail(t, Config{})
+	n := network()
+	n.API = &bailey.API{Socket: "docker"}
+	for _, c := range []struct{ network, address, want string }{
+		{"unix", "/run/bailey/calls.sock", "3: a word\nok"},
+		{"unix", "/run/bailey/other.sock", "no such file"},
+		{"unix", "/var/run/docker.sock", "no such file"},
+		{"tcp", "127.0.0.1:3128", "permission denied"},
+	} {
+		r := ask(t, j, bailey.Job{Network: n}, "talk", c.network, c.address).must(t)
+		if got := strings.TrimSpace(r.out); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.address, got, c.want)
+		}
+	}
+}
+
 // TestNetworkIsPlanned: what a cage listens on, and what its tool resolves, stands in the plan, and who looks at the plan
 // finds nothing of one run in it.
 func TestNetworkIsPlanned(t *testing.T) {

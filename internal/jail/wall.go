@@ -367,9 +367,12 @@ func (t tmpfs) options(mode uint32) string {
 	return fmt.Sprintf("mode=%04o,size=%d,nr_inodes=%d", mode, t.size, t.inodes)
 }
 
-// allowMore adds the rules of a wall: what it may execute, where it may have sockets, its terminals. Of two rules for
+// allowMore adds the rules of sockets that are served outside, and of a wall: what it may execute, where it may have sockets, its terminals. Of two rules for
 // one path both hold.
 func (l *layout) allowMore(allow func(path string, rights uint64)) {
+	if l.unix() && l.socketDir() {
+		allow(netDir, mayResolveUnix)
+	}
 	if l.wall == nil {
 		return
 	}
@@ -389,9 +392,6 @@ func (l *layout) allowMore(allow func(path string, rights uint64)) {
 	if l.wall.Unix {
 		allow(tmpDir, mayMakeSock|mayResolveUnix)
 		allow(homeDir, mayMakeSock)
-		if l.socketDir() {
-			allow(netDir, mayResolveUnix)
-		}
 	}
 	if l.wall.Pty {
 		allow(ptsDir, mayReadFile|mayWriteFile|mayIoctlDev)
@@ -405,6 +405,17 @@ func (l *layout) allowMore(allow func(path string, rights uint64)) {
 func (l *layout) socketDir() bool {
 	return l.net != nil && slices.ContainsFunc(l.net.Listen, func(s bailey.Listen) bool { return s.Network == "unix" })
 }
+
+// unix tells whether sockets of the machine may be made: in a wall that says so, and by a tool that speaks to a daemon.
+func (l *layout) unix() bool {
+	if l.wall != nil {
+		return l.wall.Unix
+	}
+	return l.net != nil && l.net.API != nil
+}
+
+// inet tells whether sockets of TCP and UDP may be made: a tool that speaks to a daemon has no use for them.
+func (l *layout) inet() bool { return l.net != nil && l.net.API == nil }
 
 // waived are the parts of layers that a wall leaves out, for the receipt.
 func (l *layout) waived(abi int) (lacks []string) {

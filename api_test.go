@@ -1,0 +1,36 @@
+package bailey_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+// TestParseRoute: what a route says it says in one way, and what could do more than look is none.
+func TestParseRoute(t *testing.T) {
+	r, err := bailey.ParseRoute("GET /images/{name...}/stats?stream=0&stream=false&one-shot&x=")
+	want := bailey.Route{Method: "GET", Path: []string{"images", "{name...}", "stats"}, Query: map[string][]string{"stream": {"0", "false"}, "one-shot": nil, "x": {""}}}
+	if err != nil || !reflect.DeepEqual(r, want) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, s := range []string{"HEAD /_ping", "GET /1.0", "GET /libpod/containers/{id}/json", "GET /{a}/{b}"} {
+		if _, err := bailey.ParseRoute(s); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range []string{"", "GET", "GET ", "/a", "get /a", "POST /a", "DELETE /a", "GET a", "GET //a", "GET /a/", "GET /", "GET /.", "GET /a/..", "GET /a/../b", "GET /a%2fb", "GET /a b", "GET  /a", "GET /a\x00",
+		"GET /a*", "GET /{", "GET /{x", "GET /x}", "GET /{}", "GET /{...}", "GET /{..}", "GET /{x}y", "GET /{a b}", "GET /{x.../}", "GET /a?", "GET /a?x&", "GET /a?x&x", "GET /a?x&x=1", "GET /a?x=1&x", "GET /a?x=%31", "GET /a?=1",
+		"GET /a?x?y", "GET /a#b", "GET http://x/a", "GET /containers/{id}/archive", "GET /containers/{id}/attach/ws", "GET /containers/{id}/export", "GET /images/get", "GET /events", "GET /1.0/instances/{name}/console?x", "GET /exec", "GET /build",
+		"GET /" + strings.Repeat("a/", 20) + "a", "GET /" + strings.Repeat("a", 600)} {
+		if r, err := bailey.ParseRoute(s); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || r.Method != "" {
+			t.Errorf("%q: %+v, %v", s, r, err)
+		}
+	}
+	if api := (bailey.API{Socket: "docker"}); api.String() != "unix:docker" || api.Inside() != "/run/bailey/docker.sock" || !slices.Contains(bailey.Daemons(), "docker") || !slices.IsSorted(bailey.Daemons()) {
+		t.Error(api)
+	}
+}

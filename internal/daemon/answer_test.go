@@ -1,0 +1,101 @@
+//go:build linux
+
+package daemon
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestAnswers: what the daemon says comes through, whole or so that nobody takes it for whole, and leaves the connection what it is.
+func TestAnswers(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\n"
+	for name, c := range map[string]struct {
+		say    string
+		status int
+		body   string
+		header string // that has to be there
+		cut    bool
+	}{
+		"a length":             {say: head + "Content-Length: 3\r\nX-Kept: yes\r\n\r\nabc", status: 200, body: "abc", header: "X-Kept"},
+		"chunks":               {say: head + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", status: 200, body: "abc"},
+		"until the end":        {say: "HTTP/1.0 200 OK\r\n\r\nabc", status: 200, body: "abc"},
+		"an error":             {say: "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}", status: 404, body: "{}"},
+		"nothing":              {say: "HTTP/1.1 204 No Content\r\n\r\n", status: 204},
+		"not modified":         {say: "HTTP/1.1 304 Not Modified\r\n\r\n", status: 304},
+		"a keeper":             {say: head + "Connection: keep-alive\r\nKeep-Alive: 5\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\n\r\n", status: 200, body: "abc"},
+		"short of its length":  {say: head + "Content-Length: 9\r\n\r\nabc", status: 502},
+		"short of its chunk":   {say: head + "Transfer-Encoding: chunked\r\n\r\n9\r\nabc", status: 502},
+		"too long, by length":  {say: head + "Content-Length: 9000000\r\n\r\n" + strings.Repeat("a", 9000000), status: 200, cut: true},
+		"too long, to the end": {say: "HTTP/1.0 200 OK\r\n\r\n" + strings.Repeat("a", 9000000), status: 200, cut: true},
+		"upgrade":              {say: "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n", status: 502},
+		"go on":                {say: "HTTP/1.1 100 Continue\r\n\r\n" + head + "\r\n", status: 502},
+		"no answer":            {say: "", status: 502},
+		"no HTTP":              {say: "hello\r\n\r\n", status: 502},
+		"a head without end":   {say: head + "X: " + strings.Repeat("a", 3<<20), status: 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{t: t, path: filepath.Join(t.TempDir(), "d.sock"), inside: filepath.Join(t.TempDir(), "i.sock")}
+			ln := w.listen(w.path)
+			go func() {
+				for {
+					d, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					http.ReadRequest(bufio.NewReader(d))
+					io.WriteString(d, c.say)
+					d.Close()
+				}
+			}()
+			w.serve(Limits{Bytes: 1 << 20})
+			answer := w.say(get("/_ping"))
+			res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+			if err != nil {
+				t.Fatalf("%v: %.300q", err, answer)
+			}
+			body, err := io.ReadAll(res.Body)
+			if res.StatusCode != c.status || (err != nil) != c.cut || c.body != "" && string(body) != c.body || c.header != "" && res.Header.Get(c.header) == "" || len(body) > 2<<20 {
+				t.Errorf("%d, %v, %.100q of %d", res.StatusCode, err, body, len(body))
+			}
+			if !res.Close || res.Header.Get("Upgrade")+res.Header.Get("Keep-Alive") != "" {
+				t.Errorf("%v", res.Header)
+			}
+			w.stop()
+			if r := w.way.Report(); (r.Failed == 1) != (c.cut || c.status == 502) || r.Failed+r.Connections != 1 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestHeadHasNoBody: an answer to HEAD is a head.
+func TestHeadHasNoBody(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Api-Version", "1.41")
+		fmt.Fprint(rw, "body")
+	}, Limits{})
+	if answer := w.say("HEAD /_ping HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.1 200 OK\r\n") || !strings.Contains(answer, "Api-Version: 1.41\r\n") || !strings.HasSuffix(answer, "\r\n\r\n") {
+		t.Errorf("%q", answer)
+	}
+}
+
+// TestDaemonGone: a daemon that ends during the call is a failure with a cure, and no refusal.
+func TestDaemonGone(t *testing.T) {
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "d.sock"), inside: filepath.Join(t.TempDir(), "i.sock")}
+	ln := w.listen(w.path)
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	w.serve(Limits{})
+	ln.Close()
+	answer := w.say(get("/_ping"))
+	w.stop()
+	if r := w.way.Report(); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "nobody listens at") || r.Failed != 1 || r.Events[0].Hint == "" || len(r.Refusals()) > 0 {
+		t.Errorf("%q, %+v", answer, r)
+	}
+}

@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"bytes"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a request, in bytes and fields.
+const (
+	maxHead   = 16 << 10
+	maxTarget = 4 << 10
+	maxFields = 64
+)
+
+// request is what was understood of a head, and all that a daemon is told.
+type request struct {
+	method string
+	path   []string          // at least one segment, none of them empty; nil where it was not understood
+	query  map[string]string // each parameter once
+}
+
+// fault says what is wrong with a request.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+// parse reads a head, from the request line to the empty line. What RFC 9112 lets a reader forgive, it does not: readers that
+// forgive differently are how requests are smuggled.
+func parse(head []byte) (request, error) {
+	text, ended := bytes.CutSuffix(head, []byte("\r\n\r\n"))
+	lines := strings.Split(string(text), "\r\n")
+	word := strings.Split(lines[0], " ")
+	switch {
+	case !ended || strings.ContainsFunc(string(head), func(r rune) bool { return r != '\r' && r != '\n' && (r < ' ' || r > '~') }):
+		return request{}, fault("it is not text that ends in an empty line")
+	case strings.Count(string(text), "\r") != len(lines)-1 || strings.Count(string(text), "\n") != len(lines)-1:
+		return request{}, fault("a line of it does not end in CR LF")
+	case len(word) != 3 || word[2] != "HTTP/1.1" || word[0] == "" || strings.Trim(word[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+		return request{}, fault("its first line is not METHOD /path HTTP/1.1")
+	case len(lines)-1 > maxFields:
+		return request{}, fault("it has too many header fields")
+	}
+	r := request{method: word[0]}
+	if err := r.target(word[1]); err != nil {
+		return r, err
+	}
+	return r, fields(lines[1:])
+}
+
+// forbidden are fields by which a request has more than a head, or a connection becomes something else.
+var forbidden = []string{"transfer-encoding", "trailer", "te", "upgrade", "expect", "http2-settings"}
+
+// fields looks at the header, of which nothing is sent on.
+func fields(lines []string) error {
+	hosts, lengths := 0, 0
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
+			return fault("a line of its header is not a name, a colon and a value")
+		}
+		name, value = strings.ToLower(name), strings.TrimSpace(value)
+		switch {
+		case slices.Contains(forbidden, name):
+			return fault("its header has " + name)
+		case name == "host":
+			hosts++
+		case name == "content-length":
+			lengths++
+			if value != "0" {
+				return fault("it has a body")
+			}
+		case name == "connection":
+			if v := strings.ToLower(value); v != "close" && v != "keep-alive" {
+				return fault("it would have its connection become something else")
+			}
+		}
+	}
+	if hosts != 1 || lengths > 1 {
+		return fault("its header has no host or two, or two lengths")
+	}
+	return nil
+}
+
+// target reads a path and a query. A slash that is encoded is a slash, as some of these daemons take it, and one that is
+// encoded twice is nothing; what is compared is what is sent.
+func (r *request) target(s string) error {
+	path, query, asks := strings.Cut(s, "?")
+	path = strings.NewReplacer("%2F", "/", "%2f", "/").Replace(path)
+	if len(s) > maxTarget || !strings.HasPrefix(s, "/") {
+		return fault("its target is not a path, or is too long")
+	}
+	segments, parameters := strings.Split(path[1:], "/"), map[string]string{}
+	for _, seg := range segments {
+		if seg == "" || seg == "." || seg == ".." || !plain(seg) {
+			return fault("its path has a segment that is empty, or dots, or holds a character that no name has")
+		}
+	}
+	for _, p := range strings.Split(query, "&") {
+		if !asks {
+			break
+		}
+		name, value, _ := strings.Cut(p, "=")
+		value, err := url.QueryUnescape(value)
+		_, twice := parameters[name]
+		if err != nil || name == "" || !plain(name) || strings.ContainsAny(name, "@:+") || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return fault("its query has a parameter twice, or one that cannot be read in one way only")
+		}
+		parameters[name] = value
+	}
+	r.path, r.query = segments, parameters
+	return nil
+}
+
+// plain is what names, digests and references are made of, and nothing that a path would have to encode.
+func plain(s string) bool {
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~@:+-") == ""
+}
+
+// String is the request in its one spelling: method and target.
+func (r request) String() string {
+	query := url.Values{}
+	for name, value := range r.query {
+		query.Set(name, value)
+	}
+	s := r.method + " /" + strings.Join(r.path, "/")
+	if len(query) > 0 {
+		s += "?" + query.Encode()
+	}
+	return s
+}
+
+// wire is what a daemon is told.
+func (r request) wire() string {
+	return r.String() + " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bailey\r\nConnection: close\r\n\r\n"
+}

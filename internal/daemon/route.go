@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// allows tells whether one of the routes names the request, with or without the version of the API before its path.
+func allows(routes []bailey.Route, r request) bool {
+	return slices.ContainsFunc(routes, func(route bailey.Route) bool {
+		if route.Method != r.method || !asks(route.Query, r.query) {
+			return false
+		}
+		return along(route.Path, r.path) || len(r.path) > 1 && versioned(r.path[0]) && along(route.Path, r.path[1:])
+	})
+}
+
+// along walks a path. What stands for several segments takes as many as the rest leaves.
+func along(route, path []string) bool {
+	for i, seg := range route {
+		if strings.HasSuffix(seg, "...}") {
+			for n := i + 1; n <= len(path); n++ {
+				if along(route[i+1:], path[n:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if i >= len(path) || !strings.HasPrefix(seg, "{") && seg != path[i] {
+			return false
+		}
+	}
+	return len(route) == len(path)
+}
+
+// asks compares parameters: each that is there has to be named, and each that is named with values has to be there with one.
+func asks(route map[string][]string, query map[string]string) bool {
+	for name := range query {
+		if _, named := route[name]; !named {
+			return false
+		}
+	}
+	for name, values := range route {
+		if value, there := query[name]; values != nil && (!there || !slices.Contains(values, value)) {
+			return false
+		}
+	}
+	return true
+}
+
+// versioned tells of v1.41, v4.3.1 and their like.
+func versioned(s string) bool {
+	rest, ok := strings.CutPrefix(s, "v")
+	numbers := strings.Split(rest, ".")
+	return ok && len(numbers) <= 3 && !slices.ContainsFunc(numbers, func(n string) bool { return n == "" || len(n) > 4 || strings.Trim(n, "0123456789") != "" })
+}

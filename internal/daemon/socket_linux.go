@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"bailey"
+)
+
+// socket is a daemon's, held by a descriptor: what lies at its path later is another one.
+type socket struct {
+	*os.File
+	path string
+}
+
+// opath is O_PATH (open(2)), the same on amd64 and arm64.
+const opath = 0x200000
+
+// ours tells of the users whose daemon is believed: root, and whoever runs this process.
+func ours(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+
+// open resolves the path once: /var/run is a link on most machines.
+func open(api bailey.API) (*socket, error) {
+	hint := "start it, or say in settings.yaml where its socket is: network: {sockets: {" + api.Socket + ": /path}}"
+	path, err := filepath.EvalSymlinks(api.Path)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s has no socket at %s", api.Socket, api.Path), Hint: hint, Err: err}
+	}
+	fd, err := syscall.Open(path, opath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s's socket %s cannot be opened", api.Socket, path), Hint: hint, Err: err}
+	}
+	s := &socket{os.NewFile(uintptr(fd), path), path}
+	var st syscall.Stat_t
+	if err = syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		err = &bailey.Error{Kind: bailey.Denied, Message: path + " is not a socket", Hint: hint}
+	} else if err == nil && !ours(st.Uid) {
+		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket %s belongs to uid %d, neither to root nor to you", path, st.Uid), Hint: hint}
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dial connects to the very socket that was opened, and wants root or us to listen there.
+func (s *socket) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nobody listens at " + s.path, Hint: "start the daemon, or join the group that may use it", Err: err}
+	}
+	var who *syscall.Ucred
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { who, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED) })
+	}
+	if err != nil || who == nil || !ours(who.Uid) {
+		c.Close()
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "who listens at " + s.path + " is neither root nor you", Hint: "look who made that socket", Err: err}
+	}
+	return c, nil
+}

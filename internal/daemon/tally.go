@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+)
+
+// tally is what came to pass, for the receipt. Refusals have a bound of their own: requests that are allowed cannot be made to push
+// them out.
+type tally struct {
+	most int
+
+	mu    sync.Mutex
+	asked int
+	sum   bailey.EgressReport
+	told  map[bool]int // of refusals, of the rest
+}
+
+// another takes one of the requests that a call has.
+func (t *tally) another(most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked++
+	return t.asked <= most
+}
+
+func (t *tally) add(e bailey.EgressEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e.Kind {
+	case bailey.EgressClosed:
+		t.sum.Connections++
+	case bailey.EgressFailed:
+		t.sum.Failed++
+	default:
+		t.sum.Refused++
+	}
+	t.sum.Up += e.Up
+	t.sum.Down += e.Down
+	refusal := e.Kind == bailey.EgressRefused
+	if t.told == nil {
+		t.told = map[bool]int{}
+	}
+	if t.told[refusal] >= t.most {
+		t.sum.Untold++
+		return
+	}
+	t.told[refusal]++
+	e.Time, e.Via = time.Now(), "unix"
+	t.sum.Events = append(t.sum.Events, e)
+}
+
+func (t *tally) report() bailey.EgressReport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.sum
+	r.Events = slices.Clone(r.Events)
+	return r
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"bailey"
+)
+
+// routes are what the attacks are tried on.
+var routes = []string{"HEAD /_ping", "GET /_ping", "GET /containers/json?all&filters", "GET /containers/{id}/json", "GET /containers/{id}/stats?stream=0&stream=false",
+	"GET /containers/{id}/logs?stdout&stderr", "GET /images/{name...}/json"}
+
+// attack is a row of testdata/attacks.json, which cmd/bailey tries from inside a cage as well.
+type attack struct {
+	Name, Say, More, End string
+	Times                int    // of More, behind Say
+	Want                 int    // the status of the answer
+	Sees                 string // what the daemon is told; nothing unless said
+}
+
+func attacks(t testing.TB) (list []attack) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/attacks.json")
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// world is a daemon that notes what it is told, and a cage's socket that leads to it.
+type world struct {
+	t      *testing.T
+	way    bailey.Way
+	path   string // the daemon's
+	inside string // what the cage would have
+	stop   func() error
+
+	mu   sync.Mutex
+	told []string
+}
+
+// newWorld has h answer for the daemon, or a plain answer where that is nil.
+func newWorld(t *testing.T, h http.HandlerFunc, l Limits) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, path: filepath.Join(dir, "d.sock"), inside: filepath.Join(dir, "i.sock")}
+	srv := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.note(r.Method + " " + r.RequestURI)
+		if n, _ := io.Copy(io.Discard, r.Body); n > 0 || len(r.Header) > 2 || r.Host != "localhost" {
+			t.Errorf("%s came with %d bytes, for %s, %v", r.RequestURI, n, r.Host, r.Header)
+		}
+		if h == nil {
+			io.WriteString(rw, "answered\n")
+			return
+		}
+		h(rw, r)
+	})}
+	go srv.Serve(w.listen(w.path))
+	t.Cleanup(func() { srv.Close() })
+	w.serve(l)
+	return w
+}
+
+func (w *world) note(s string) { w.mu.Lock(); defer w.mu.Unlock(); w.told = append(w.told, s) }
+
+// heard are the requests since it was asked last.
+func (w *world) heard() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := w.told
+	w.told = nil
+	return told
+}
+
+func (w *world) listen(path string) net.Listener {
+	w.t.Helper()
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// serve makes the way, and serves it until stop or the end of the test.
+func (w *world) serve(l Limits) {
+	w.t.Helper()
+	way, err := New(Config{API: bailey.API{Socket: "docker", Path: w.path, Allow: routes}, Limits: l})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.way = way
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	ln := w.listen(w.inside)
+	go func() { served <- way.Serve(ctx, []net.Listener{ln}) }()
+	w.stop = sync.OnceValue(func() error { cancel(); return <-served })
+	w.t.Cleanup(func() { w.stop() })
+}
+
+func (w *world) dial() *net.UnixConn {
+	w.t.Helper()
+	c, err := net.Dial("unix", w.inside)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c.(*net.UnixConn)
+}
+
+// say sends words, and nothing after them, and returns all that is answered.
+func (w *world) say(words string) string {
+	w.t.Helper()
+	c := w.dial()
+	defer c.Close()
+	io.WriteString(c, words)
+	c.CloseWrite()
+	answer, _ := io.ReadAll(c)
+	return string(answer)
+}
+
+func get(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
+
+// refused wants a refusal with these words, and returns it.
+func (w *world) refused(words string) bailey.EgressEvent {
+	w.t.Helper()
+	all := w.way.Report().Events
+	i := slices.IndexFunc(all, func(e bailey.EgressEvent) bool { return strings.Contains(e.Words(), words) })
+	if i < 0 {
+		w.t.Fatalf("nothing says %q: %+v", words, all)
+	}
+	return all[i]
+}

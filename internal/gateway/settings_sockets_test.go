@@ -1,0 +1,47 @@
+//go:build linux || darwin
+
+package gateway
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+// TestSocketSettings: where a daemon listens is an operator's to say, holds after a start, and is no place in a workspace, where an agent
+// would reach it past the gate.
+func TestSocketSettings(t *testing.T) {
+	b := newBook(t)
+	want := map[string]string{"docker": "/run/user/1000/docker.sock", "incus": "/srv/incus.socket"}
+	if _, err := b.put(t, "network:\n  sockets: {docker: /run/user/1000/docker.sock, incus: /srv/incus.socket}\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Applied().Network.Sockets; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v", got)
+	}
+	for text, want := range map[string]string{
+		"{dockr: /x}":              `"dockr" is no daemon; there is docker, incus, podman`,
+		"{docker: x}":              "a socket wants an absolute path",
+		"{docker: /a/../b}":        "a socket wants an absolute path",
+		"{docker: /a/}":            "a socket wants an absolute path",
+		"{docker: }":               "want one line",
+		"{docker: [/a]}":           "want one line",
+		"{docker: /a, docker: /b}": "docker",
+		"[docker]":                 "wants keys",
+		"/var/run/docker.sock":     "wants keys",
+		"{docker: tcp://x:1}":      "",
+	} {
+		if said, err := ParseSettings([]byte("network:\n  sockets: " + text + "\n")); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), want) || said.Network.Sockets != nil {
+			t.Errorf("%s: %v, %v", text, said.Network.Sockets, err)
+		}
+	}
+	dir := canonical(t.TempDir())
+	text := "workspaces: [" + dir + "]\nnetwork:\n  sockets: {docker: " + filepath.Join(dir, "deep", "d.sock") + "}\n"
+	if _, err := b.put(t, text); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "lies in a workspace") || bailey.HintOf(err) == "" {
+		t.Errorf("%v", err)
+	}
+}

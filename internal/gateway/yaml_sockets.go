@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// socketsOf reads where daemons listen.
+func socketsOf(n ast.Node) (map[string]string, error) {
+	all, known := map[string]string{}, keys{}
+	for _, daemon := range bailey.Daemons() {
+		known[daemon] = func(n ast.Node) error {
+			path, err := wordOf(n, maxWord)
+			if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
+				err = fault(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
+			}
+			all[daemon] = path
+			return err
+		}
+	}
+	if err := each(n, "daemon", known); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// sheltered refuses a daemon's socket in a workspace: whoever may make sockets there reaches it past the gate.
+func sheltered(n Network, workspaces []string) error {
+	for _, daemon := range slices.Sorted(maps.Keys(n.Sockets)) {
+		if path := n.Sockets[daemon]; (bounds{dirs: workspaces}).hold(canonical(path)) {
+			return &bailey.Error{Kind: bailey.Invalid, Message: "the socket " + path + " of " + daemon + " lies in a workspace", Hint: "have the daemon listen elsewhere: an agent in the workspace would reach it"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package pack
+
+import (
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// maxRoutes bounds the requests that a capability may make of a daemon.
+const maxRoutes = 32
+
+// API returns the daemon that the tool speaks to, and in which words; nil for none. Where it listens no manifest says.
+func (m *Capability) API() *bailey.API {
+	api := m.spec.Sandbox.API
+	if api == nil {
+		return nil
+	}
+	return &bailey.API{Socket: api.Socket, Allow: slices.Clone(api.Allow)}
+}
+
+// api reads network.api.
+func (r *reader) api(s *sandbox, at *nodes) func(ast.Node) {
+	return func(n ast.Node) {
+		api := &bailey.API{}
+		seen := r.fields(n, "api", map[string]func(ast.Node){
+			"socket": r.socket(&api.Socket),
+			"allow":  r.routes(&api.Allow),
+		})
+		r.need(n, "api", seen, "socket", "allow")
+		at.api, s.API = n, api
+	}
+}
+
+func (r *reader) socket(p *string) func(ast.Node) {
+	return func(n ast.Node) {
+		words := map[string]string{}
+		for _, d := range bailey.Daemons() {
+			words[d] = d
+		}
+		choice(r.source, "socket", words, p)(n)
+	}
+}
+
+// routes reads the requests that pass, each once.
+func (r *reader) routes(p *[]string) func(ast.Node) {
+	return func(n ast.Node) {
+		items := r.items(n, "allow")
+		if len(items) == 0 || len(items) > maxRoutes {
+			r.fault(tokenOf(n), "allow wants 1 to %d routes, found %d", maxRoutes, len(items))
+			return
+		}
+		for _, item := range items {
+			var v string
+			before := len(r.faults)
+			if r.text("allow", &v)(item); len(r.faults) > before {
+				continue
+			}
+			switch _, err := bailey.ParseRoute(v); {
+			case err != nil:
+				r.fault(tokenOf(item), "%s; %s", err, bailey.HintOf(err))
+			case slices.Contains(*p, v):
+				r.fault(tokenOf(item), "allow names %q twice", clip(v))
+			default:
+				*p = append(*p, v)
+			}
+		}
+	}
+}
+
+// daemon says what an api contradicts. A tool that may make sockets of the machine sees no directory of the caller's, in which
+// another one could lie.
+func (r *reader) daemon(n ast.Node, m *manifest, s *schema) []reached {
+	if n == nil {
+		return nil
+	}
+	path := func(name string) bool { return pathInput(s, m, name) }
+	switch b := &m.Sandbox; {
+	case !r.builtin:
+		r.fault(tokenOf(n), "api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
+	case m.Isolation != Jail:
+		r.fault(tokenOf(n), "isolation %s contradicts api: only a cage of ours has a socket that is served outside", m.Isolation)
+	case m.SideEffect != ReadOnly:
+		r.fault(tokenOf(n), "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
+	case len(b.Egress) > 0:
+		r.fault(tokenOf(n), "egress contradicts api: what a daemon tells would have a way out")
+	case slices.ContainsFunc(s.names, path) || len(b.Read) > 0:
+		r.fault(tokenOf(n), "path inputs and fs.ro contradict api: a socket could lie there")
+	default:
+		return []reached{{place: m.Sandbox.API.String()}}
+	}
+	return nil
+}
