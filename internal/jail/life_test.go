@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,11 +197,8 @@ func TestArmedIsNoTrap(t *testing.T) {
 	j := newJail(t, Config{})
 	waiting := func() *child {
 		for range 500 {
-			j.arming.Lock()
-			c := j.armed
-			j.arming.Unlock()
-			if c != nil {
-				return c
+			if all := j.stock.all(); len(all) > 0 {
+				return all[0].child
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -228,6 +226,21 @@ func TestArmedIsNoTrap(t *testing.T) {
 		t.Error(err)
 	}
 	ok("after Close")
+}
+
+func (s *stock) all() []armed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waiting)
+}
+
+// empty ends all that wait, and those that are on their way.
+func (s *stock) empty() {
+	s.busy.Wait()
+	s.mu.Lock()
+	s.keep(0)
+	s.mu.Unlock()
+	s.busy.Wait()
 }
 
 func count(t *testing.T, dir string) int {

@@ -103,10 +103,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 		t.Helper()
 		time.Sleep(100 * time.Millisecond) // for whoever else could take the event of a mount
 		for range 500 {                    // until one waits
-			j.arming.Lock()
-			armed := j.armed != nil
-			j.arming.Unlock()
-			if armed {
+			if len(j.stock.all()) > 0 {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
