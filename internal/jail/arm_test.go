@@ -43,7 +43,7 @@ func TestStock(t *testing.T) {
 	}
 	call() // and the trial of the host
 	j.armedWhen(t, 1)
-	for more := range 2 * maxArmed {
+	for more := range maxArmed + 1 {
 		j.stock.empty() // as by calls just now
 		call()
 		j.armedWhen(t, min(more+2, maxArmed))
