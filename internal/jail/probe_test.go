@@ -40,8 +40,7 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 const waiters = "16"
 
 func testMain(m *testing.M) int {
-	flag.Parse()
-	flag.Set("test.parallel", waiters)
+	flag.Set("test.parallel", waiters) // unless the command line says otherwise
 	if os.Args[0] == inside.Name || os.Args[0] == inside.Warm {
 		return 1 // meant to be PID 1 and is not: a cage that a test weakened
 	}
