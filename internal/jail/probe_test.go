@@ -103,7 +103,7 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 		t.Fatal(err)
 	}
 	defer this.Close()
-	cmd := exec.Command("/bin/sh", "-c", `read line; exec /proc/self/fd/3 "$@"`, "jail.test", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd := exec.Command("/bin/sh", "-c", `read line; exec /proc/self/fd/3 "$@"`, "jail.test", "-test.v", "-test.count=1", "-test.timeout=10m")
 	cmd.Args = append(cmd.Args, args...)
 	cmd.ExtraFiles = []*os.File{this}
 	cmd.Env = append(os.Environ(), probeEnv+"="+probe, "HOME="+home, "TMPDIR="+home)
