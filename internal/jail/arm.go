@@ -126,7 +126,7 @@ func (j *Jail) disarm(lesser bool) *child {
 	c, none := j.stock.take(lesser, true)
 	if none {
 		j.arming.Lock() // which takes no longer than to start another
-		j.arming.Unlock()
+		defer j.arming.Unlock()
 		c, _ = j.stock.take(lesser, false)
 	}
 	return c
