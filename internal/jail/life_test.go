@@ -327,8 +327,9 @@ func TestGatewayDeathEndsTheCage(t *testing.T) {
 	}
 	gateway.Process.Kill()
 	gateway.Wait()
-	time.Sleep(100 * time.Millisecond)
-	if !still(t, file) {
-		t.Error("the tool outlived its gateway")
+	for begin := time.Now(); !still(t, file); {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the tool outlived its gateway")
+		}
 	}
 }
