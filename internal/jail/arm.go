@@ -25,7 +25,7 @@ import (
 
 const (
 	maxArmed = 8                     // at once
-	lull     = 10 * time.Millisecond // without a new call, before more than one are started: calls need the processor
+	lull     = 10 * time.Millisecond // without a new call, before more are started while some wait: calls need the processor
 )
 
 // A stock is what waits. Its zero value is ready.
@@ -152,7 +152,7 @@ func (s *stock) short(able bool) bool {
 	for {
 		s.mu.Lock()
 		missing := able && !s.closed && len(s.waiting) <= s.more
-		now := s.more == 0 || s.seen == s.calls
+		now := len(s.waiting) == 0 || s.seen == s.calls
 		s.filling, s.seen = missing, s.calls
 		s.mu.Unlock()
 		if !missing || now {
