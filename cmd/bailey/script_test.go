@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"math/big"
 	"net"
@@ -34,6 +35,7 @@ import (
 // TestMain makes this test binary the program bailey as well: scripts run it, it starts itself as the
 // gateway, and the gateway re-executes it for each cage.
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // scripts wait for gateways and people, most of the time; the command line may say otherwise
 	testscript.Main(m, map[string]func(){"bailey": main, "bailey-profiled": profiled, "lesser-host": lesserHost})
 }
 

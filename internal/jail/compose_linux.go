@@ -48,7 +48,7 @@ func (r *run) lay(job bailey.Job) error {
 		return r.complete(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
 	}
 	words, s := slices.Concat(t.run[:1], argv, r.env), r.sketch(job, t, dir)
-	if m := r.jail.memos.recall(s, l); m != nil && job.Network == nil && job.Wall == nil {
+	if m := r.jail.memos.recall(s, l); m != nil {
 		r.plan = m.planned(begin(inside.Exec, m.plan.data(job.Limits), job.TTY, len(argv), words))
 		programs := r.cage.Programs
 		r.cage = m.cage
@@ -60,7 +60,7 @@ func (r *run) lay(job bailey.Job) error {
 	if err := r.complete(job, inside.Exec, words); err != nil {
 		return err
 	}
-	if job.Network == nil && job.Wall == nil {
+	if l.memorable() {
 		made := &memo{l, r.plan.forget(), r.cage}
 		made.cage.Programs = nil
 		r.jail.memos.keep(s, made)
@@ -71,7 +71,7 @@ func (r *run) lay(job bailey.Job) error {
 // sketch is what the plan depends on beside the layout.
 func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
 	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
-		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY}
+		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY, wall: job.Wall != nil}
 	var names strings.Builder
 	for _, v := range r.env {
 		name, _, _ := strings.Cut(v, "=")

@@ -28,6 +28,7 @@ func container(t *testing.T) (parent bool) {
 		return false
 	}
 	ktest.Require(t, "userns", "netns", "landlock")
+	t.Parallel()
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = stranger, strangers

@@ -29,9 +29,7 @@ type Jail struct {
 	memos memos
 
 	arming sync.Mutex // held while one is started ahead
-	armed  *child     // guarded by arming
-	mounts *os.File   // tells whether mounts changed since; guarded by arming
-	closed bool       // guarded by arming
+	stock  stock
 
 	choosing sync.Mutex
 	chosen   bool   // guarded by choosing
@@ -141,14 +139,7 @@ func (*Jail) Installed(command string) bool {
 // Close gives back what the Jail keeps between calls. Runs must have ended.
 func (j *Jail) Close() error {
 	j.warm.close()
-	j.arming.Lock()
-	j.closed = true
-	if j.armed != nil {
-		j.armed.dismiss()
-		j.mounts.Close()
-		j.armed, j.mounts = nil, nil
-	}
-	j.arming.Unlock()
+	j.stock.close()
 	j.tools.copies.close()
 	j.holder.close()
 	j.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/internal/ktest"
@@ -137,6 +138,10 @@ func TestLentFileRefusals(t *testing.T) {
 func TestLentFileIsNowhereElse(t *testing.T) {
 	j := newJail(t, Config{})
 	value := "needle-" + random(t)
+	before := put(t, filepath.Join(t.TempDir(), "before"), "", 0o644)
+	if err := os.Chtimes(before, time.Time{}, time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	r, err := j.Plan(t.Context(), keyed("sees"))
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +165,11 @@ func TestLentFileIsNowhereElse(t *testing.T) {
 			t.Error("the gateway still holds it")
 		}
 	}
-	if found, _ := exec.Command("grep", "-rlsF", value, os.TempDir()).Output(); len(found) > 0 {
-		t.Errorf("on disk: %s", found)
+	// What was last written before there was a value cannot hold it. One file does, so that the search is seen to find.
+	decoy := put(t, filepath.Join(t.TempDir(), "decoy"), value, 0o644)
+	found, err := exec.Command("find", os.TempDir(), "-type", "f", "-newer", before, "-exec", "grep", "-lsF", value, "{}", "+").Output()
+	if string(found) != decoy+"\n" {
+		t.Errorf("on disk: %q, %v; only %s is to be found", found, err, decoy)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,10 +56,11 @@ func TestNothingSurvives(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	j := newJail(t, Config{})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "beat")
-	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: []bailey.Place{place(t, dir, true)}}
+	job := bailey.Job{Timeout: 2 * time.Second, Places: []bailey.Place{place(t, dir, true)}} // to begin in, on a busy machine
 
 	begin := time.Now()
 	r := ask(t, j, job, "deaf", file).must(t)
@@ -196,11 +198,8 @@ func TestArmedIsNoTrap(t *testing.T) {
 	j := newJail(t, Config{})
 	waiting := func() *child {
 		for range 500 {
-			j.arming.Lock()
-			c := j.armed
-			j.arming.Unlock()
-			if c != nil {
-				return c
+			if all := j.stock.all(); len(all) > 0 {
+				return all[0].child
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -228,6 +227,21 @@ func TestArmedIsNoTrap(t *testing.T) {
 		t.Error(err)
 	}
 	ok("after Close")
+}
+
+func (s *stock) all() []armed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waiting)
+}
+
+// empty ends all that wait, and those that are on their way.
+func (s *stock) empty() {
+	s.busy.Wait()
+	s.mu.Lock()
+	s.keep(0)
+	s.mu.Unlock()
+	s.busy.Wait()
 }
 
 func count(t *testing.T, dir string) int {
@@ -313,8 +327,9 @@ func TestGatewayDeathEndsTheCage(t *testing.T) {
 	}
 	gateway.Process.Kill()
 	gateway.Wait()
-	time.Sleep(100 * time.Millisecond)
-	if !still(t, file) {
-		t.Error("the tool outlived its gateway")
+	for begin := time.Now(); !still(t, file); {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the tool outlived its gateway")
+		}
 	}
 }

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -18,7 +19,7 @@ type sketch struct {
 	limits       bailey.Limits
 	ceilings     [len(bounded)]uint64
 	bounds       bounds
-	tty          bool
+	tty, wall    bool
 }
 
 // A memo is what was made of a sketch and a layout. It is immutable.
@@ -40,7 +41,7 @@ func (m *memos) recall(s sketch, l *layout) *memo {
 	m.mu.Lock()
 	found := m.seen[s]
 	m.mu.Unlock()
-	if found == nil || !found.layout.equal(l) {
+	if found == nil || !l.memorable() || !found.layout.equal(l) {
 		return nil
 	}
 	return found
@@ -53,6 +54,17 @@ func (m *memos) keep(s sketch, made *memo) {
 		m.seen = map[sketch]*memo{}
 	}
 	m.seen[s] = made
+}
+
+// memorable tells whether the layout and a sketch hold all that the plan depends on: of a network they do not, nor of a wall with
+// more in it than trees.
+func (l *layout) memorable() bool {
+	var more bailey.Wall
+	if l.wall != nil {
+		more = *l.wall
+	}
+	more.Trees = nil // which are binds
+	return l.net == nil && reflect.ValueOf(more).IsZero()
 }
 
 // equal tells whether two layouts come to the same steps, whatever descriptors their places have.

@@ -249,10 +249,15 @@ func TestNetworkCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	e := &echo{}
-	if _, err := run.Start(ctx, bailey.Lent{Way: e}, bailey.Streams{}); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	e, stop := &echo{}, errors.New("stopped")
+	go func() {
+		for begin := time.Now(); !e.served.Load() && time.Since(begin) < 20*time.Second; time.Sleep(time.Millisecond) {
+		}
+		time.AfterFunc(200*time.Millisecond, func() { cancel(stop) })
+	}()
+	if _, err := run.Start(ctx, bailey.Lent{Way: e}, bailey.Streams{}); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
 	if !e.served.Load() || e.open.Load() != 0 {

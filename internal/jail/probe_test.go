@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,15 +26,21 @@ import (
 // probeEnv tells a test binary that runs as another user where the probe is.
 const probeEnv = "BAILEY_JAIL_PROBE"
 
-// stranger and strangers are a uid and another gid that own nothing on this machine.
-const stranger, strangers = 31337, 31338
+// stranger and strangers are a uid and another gid that own nothing on this machine. What bounds the tasks of a user is counted
+// for all of theirs, so of two users who run tests at once each has an own uid.
+const stranger, strangers, otherStranger = 31337, 31338, 31339
 
 // probe is testdata/probe, built once, static.
 var probe string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
+// waiters is how many tests that run in parallel do at once: they wait for time to be up, or for other processes. They come
+// after all others, of which some count what is left in this process, and below it.
+const waiters = "16"
+
 func testMain(m *testing.M) int {
+	flag.Set("test.parallel", waiters) // unless the command line says otherwise
 	if os.Args[0] == inside.Name || os.Args[0] == inside.Warm {
 		return 1 // meant to be PID 1 and is not: a cage that a test weakened
 	}
@@ -67,17 +74,18 @@ func testMain(m *testing.M) int {
 }
 
 // TestOrdinaryUser runs this package's tests once more, as a user without rights.
-func TestOrdinaryUser(t *testing.T) { asStranger(t, func(int) func() { return func() {} }) }
+func TestOrdinaryUser(t *testing.T) { asStranger(t, stranger, func(int) func() { return func() {} }) }
 
 // TestOrdinaryUserWithGroups runs those that take a helper, which a user has who was given control groups.
 func TestOrdinaryUserWithGroups(t *testing.T) {
-	asStranger(t, func(pid int) func() { return delegate(t, pid) },
+	asStranger(t, otherStranger, func(pid int) func() { return delegate(t, pid, otherStranger) },
 		"-test.run=^Test(Battery|Survivors|Warm.*|OnDemandIsWarm|Killed.*|ParkedBefore.*|TimeIsUpWarm|CancelledWarm|TooMuch.*|NothingIsLeftOfACall|TwoLive.*|NoBound.*|HelpersAre.*|TenThousandCalls|FalseHelper)$", "-test.short")
 }
 
 // asStranger starts this program once more, as another user, and gives it groups before it begins.
-func asStranger(t *testing.T, give func(pid int) func(), args ...string) {
+func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string) {
 	t.Helper()
+	t.Parallel()
 	ktest.Require(t, "root", "userns")
 	if testing.Short() {
 		t.Skip("short")
@@ -86,7 +94,7 @@ func asStranger(t *testing.T, give func(pid int) func(), args ...string) {
 	for p := home; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 		os.Chmod(p, 0o755)
 	}
-	if err := os.Chown(home, stranger, strangers); err != nil {
+	if err := os.Chown(home, uid, strangers); err != nil {
 		t.Fatal(err)
 	}
 	// It waits for a line until it is in the groups it was given.
@@ -95,14 +103,14 @@ func asStranger(t *testing.T, give func(pid int) func(), args ...string) {
 		t.Fatal(err)
 	}
 	defer this.Close()
-	cmd := exec.Command("/bin/sh", "-c", `read line; exec /proc/self/fd/3 "$@"`, "jail.test", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd := exec.Command("/bin/sh", "-c", `read line; exec /proc/self/fd/3 "$@"`, "jail.test", "-test.v", "-test.count=1", "-test.timeout=10m")
 	cmd.Args = append(cmd.Args, args...)
 	cmd.ExtraFiles = []*os.File{this}
 	cmd.Env = append(os.Environ(), probeEnv+"="+probe, "HOME="+home, "TMPDIR="+home)
 	if os.Getenv("BAILEY_KERNEL") != "" { // what was found above; root this process is not
 		cmd.Env = append(cmd.Env, "BAILEY_KERNEL=require:userns,netns")
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: strangers}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: strangers}}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	wait, err := cmd.StdinPipe()
@@ -123,12 +131,12 @@ func asStranger(t *testing.T, give func(pid int) func(), args ...string) {
 		}
 	}
 	if err != nil {
-		t.Fatalf("as uid %d: %v\n%s", stranger, err, out)
+		t.Fatalf("as uid %d: %v\n%s", uid, err, out)
 	}
 }
 
-// delegate puts a process into control groups that belong to the stranger, where this one can make any.
-func delegate(t *testing.T, pid int) (remove func()) {
+// delegate puts a process into control groups that belong to a stranger, where this one can make any.
+func delegate(t *testing.T, pid, uid int) (remove func()) {
 	t.Helper()
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -144,7 +152,7 @@ func delegate(t *testing.T, pid int) (remove func()) {
 		}
 		err := os.Mkdir(dir, 0o755)
 		for _, name := range []string{"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control", "tasks"} {
-			os.Chown(filepath.Join(dir, name), stranger, strangers)
+			os.Chown(filepath.Join(dir, name), uid, strangers)
 		}
 		if err = errors.Join(err, writeKnob(filepath.Join(dir, "cgroup.procs"), fmt.Sprint(pid))); err != nil {
 			t.Log(err)

@@ -85,7 +85,7 @@ func TestMaskedProc(t *testing.T) {
 }
 
 // TestArmedKnowsItsMounts: a PID 1 that was started ahead is older than a mount made since, and shows
-// neither what that hides nor what is no longer mounted.
+// neither what that hides nor what is no longer mounted; so are all that wait.
 func TestArmedKnowsItsMounts(t *testing.T) {
 	if lesser(t, "changing mounts", unix.CAP_SYS_ADMIN) {
 		return
@@ -99,27 +99,28 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := newJail(t, Config{})
+	changed := false
 	read := func(name, want string) {
 		t.Helper()
 		time.Sleep(100 * time.Millisecond) // for whoever else could take the event of a mount
-		for range 500 {                    // until one waits
-			j.arming.Lock()
-			armed := j.armed != nil
-			j.arming.Unlock()
-			if armed {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		old := j.armedWhen(t, 3)
 		if r := ask(t, j, bailey.Job{Places: []bailey.Place{place(t, work, false)}}, "read", filepath.Join(sub, name)).must(t); r.first() != want {
 			t.Errorf("%s: %q, want %q", name, r.first(), want)
 		}
+		for pid := range j.armedWhen(t, 3) {
+			if old[pid] && changed {
+				t.Errorf("%s: %d waits for the next call", name, pid)
+			}
+		}
+		changed = false
 	}
+	j.stock.more = 2
 	ask(t, j, bailey.Job{}, "exit", "0").must(t)
 	read("under", "ok")
 	if err := unix.Mount("tmpfs", sub, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
+	changed = true
 	read("under", "no such file or directory")
 	if err := os.WriteFile(filepath.Join(sub, "over"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -128,6 +129,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 	if err := unix.Unmount(sub, 0); err != nil {
 		t.Fatal(err)
 	}
+	changed = true
 	read("over", "no such file or directory")
 	read("under", "ok")
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +97,7 @@ func TestTerminalMustBePlanned(t *testing.T) {
 
 // TestGentleEnd: a person who ends a run leaves its tool the time that a timeout does.
 func TestGentleEnd(t *testing.T) {
+	t.Parallel()
 	j := newJail(t, Config{})
 	stop := errors.New("stopped")
 	for _, c := range []struct {
@@ -117,8 +119,12 @@ func TestGentleEnd(t *testing.T) {
 			defer r.Close()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var begin time.Time
-			time.AfterFunc(500*time.Millisecond, func() { begin = time.Now(); cancel(c.cause) })
-			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
+			stop := sync.OnceFunc(func() { begin = time.Now(); cancel(c.cause) })
+			if c.verb == "deaf" { // and says nothing
+				time.AfterFunc(500*time.Millisecond, stop)
+			}
+			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil }) // tidy says that it waits
+			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out})
 			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+5*time.Second {
 				t.Errorf("%+v, %v after %v", exit, err, took)
 			}

@@ -177,6 +177,7 @@ func (y *yard) state(t *testing.T) string {
 
 // TestWallRunsPrograms: those that agents are made of, and make.
 func TestWallRunsPrograms(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"node": `node -e '
 const {execFileSync, spawn} = require("child_process"), fs = require("fs"), os = require("os"), {Worker} = require("worker_threads")
@@ -202,6 +203,7 @@ a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`
 			if name == "go" && testing.Short() {
 				t.Skip("short: it compiles its own library")
 			}
+			t.Parallel()
 			const path = "/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin"
 			if !slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool { _, err := exec.LookPath(filepath.Join(dir, name)); return err == nil }) {
 				ktest.Missing(t, name, os.ErrNotExist)

@@ -186,9 +186,10 @@ func TestParkedBeforeTheTool(t *testing.T) {
 
 // TestTimeIsUpWarm: a warm tool is asked to end when its time is up, and ended when it does not.
 func TestTimeIsUpWarm(t *testing.T) {
+	t.Parallel()
 	w := warmJail(t, Config{})
 	dir, p := writable(t)
-	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: []bailey.Place{p}}
+	job := bailey.Job{Timeout: 2 * time.Second, Places: []bailey.Place{p}} // to begin in, on a busy machine
 	file := filepath.Join(dir, "beat")
 	r, h := w.hot(t, job, "tidy")
 	if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !w.keeps(h) {
@@ -218,6 +219,7 @@ func TestTimeIsUpWarm(t *testing.T) {
 // TestCancelledWarm: a call whose caller is gone is ended at once, or asked to end, and its helper serves no other
 // when it was ended.
 func TestCancelledWarm(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		cause error
 		verb  string

@@ -196,6 +196,7 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, erro
 // TestFalseHelper: whatever a helper says that its last tool has turned, a call ends within its time, its tool is not
 // run by the gateway where the helper may have run it, and runs once where it can not, and the helper gets no other.
 func TestFalseHelper(t *testing.T) {
+	t.Parallel()
 	const timeout = 1500 * time.Millisecond
 	killed := bailey.Exit{Code: 137}
 	late := bailey.Exit{Code: 137, TimedOut: true}
@@ -271,6 +272,7 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 // TestSilentWhenArmed: a helper that never has a cage ready is waited for as long as answers may take, and is in
 // nobody's way then.
 func TestSilentWhenArmed(t *testing.T) {
+	t.Parallel()
 	for _, onDemand := range []bool{false, true} {
 		t.Run(fmt.Sprintf("on demand %v", onDemand), func(t *testing.T) {
 			t.Parallel()
@@ -309,6 +311,7 @@ func (w *warmth) all() []*helper {
 
 // TestFalseHandshake: a helper that is not this program with this plan gets no call.
 func TestFalseHandshake(t *testing.T) {
+	t.Parallel()
 	w := warmJail(t, Config{})
 	for _, lie := range []string{"no handshake", "another plan", "half a handshake", "a failure", "an unready handshake", "a silent handshake"} {
 		begin := time.Now()

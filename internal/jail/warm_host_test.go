@@ -261,6 +261,7 @@ func TestWarmPackets(t *testing.T) {
 
 // TestWarmSlowReader: a tool that ended in time has, however long its output takes to be written.
 func TestWarmSlowReader(t *testing.T) {
+	t.Parallel()
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Timeout: time.Second} }
 	h := askUntilWarm(t, j, job, "exit", "0")

@@ -138,8 +138,7 @@ type census struct {
 func (w *warmed) census(t *testing.T) (c census) {
 	t.Helper()
 	w.warm.busy.Wait()
-	w.arming.Lock() // so that none is being armed
-	defer w.arming.Unlock()
+	w.stock.empty() // of which there may be more or less
 	if g, _ := w.holder.open(); g != nil {
 		g.gone.Wait()
 		for _, s := range g.sites {

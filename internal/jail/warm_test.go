@@ -66,16 +66,7 @@ func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
 	for begin := time.Now(); ; {
 		if h := w.waiting(digest); h != nil {
 			w.shut.Store(true)
-			w.arming.Lock()
-			c := w.armed
-			if w.armed = nil; c != nil {
-				w.Jail.mounts.Close()
-				w.Jail.mounts = nil
-			}
-			w.arming.Unlock()
-			if c != nil {
-				c.dismiss()
-			}
+			w.stock.empty()
 			return h
 		}
 		if time.Since(begin) > 20*time.Second {
