@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/onboard"
 	"bailey/internal/policy"
@@ -76,5 +79,20 @@ func TestOnboardedToolIsCalled(t *testing.T) {
 		if r.Executed != row.ran || !strings.Contains(string(r.Stdout), row.says) || row.ran != (r.Err == nil) {
 			t.Errorf("%v: %s, %s%s (%v), want %q", row.input, r.Status, r.Stdout, r.Stderr, r.Err, row.says)
 		}
+	}
+}
+
+// cageless plans as a platform does that has no cage.
+type cageless struct{ bailey.Run }
+
+func (cageless) Plan(context.Context, bailey.Job) (bailey.Run, error) { return cageless{}, nil }
+func (cageless) Cage() bailey.Cage                                    { return bailey.Cage{Kind: "none"} }
+func (cageless) Close() error                                         { return nil }
+
+// TestOnboardWantsACage: without one nothing is run.
+func TestOnboardWantsACage(t *testing.T) {
+	p := &prober{app: &app{stderr: io.Discard}, cages: cageless{}, tool: "jq"}
+	if _, err := p.prepare(t.Context(), onboarding{tool: "jq"}); !errors.Is(err, bailey.Unavailable) {
+		t.Error(err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
-	"bailey/internal/jail"
 	"bailey/internal/onboard"
 	"bailey/pack"
 )
@@ -141,7 +140,7 @@ func (a *app) onboarded(o onboarded) error {
 // prober runs a tool in one cage after the other.
 type prober struct {
 	app     *app
-	cages   *jail.Jail
+	cages   bailey.Runner
 	tool    string
 	command string   // as a manifest names it
 	read    []string // what a manifest shows it
@@ -177,6 +176,9 @@ func (p *prober) prepare(ctx context.Context, o onboarding) (onboardQuery, error
 		}
 		cage = run.Cage()
 		run.Close()
+		if cage.PlanDigest == "" {
+			return onboardQuery{}, &bailey.Error{Kind: bailey.Unavailable, Message: "there is no cage here to ask " + o.tool + " in", Hint: "onboard it on Linux; nothing of it was run"}
+		}
 		libraries := libraries(cage)
 		if len(libraries) == 0 || len(o.ro) > 0 || len(p.read) > 0 {
 			break

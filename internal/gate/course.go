@@ -24,6 +24,8 @@ type course struct {
 	receipt  bailey.ReceiptID
 	started  time.Time
 	manifest *pack.Capability
+	profile  string
+	environ  string // of the profile
 
 	input    map[string]any // restored, typed by the manifest after check
 	text     bool           // input still holds words
@@ -90,6 +92,7 @@ func (c *course) lookup(context.Context) error {
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
+		c.profile, c.environ = c.Catalog.Profile()
 		return nil
 	}
 	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
@@ -137,6 +140,9 @@ func (c *course) check(ctx context.Context) (err error) {
 
 // plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
 func (c *course) plan(ctx context.Context) error {
+	if c.manifest.Isolation == pack.Workflow && !c.call.Own {
+		return c.chain(ctx)
+	}
 	isolation := c.manifest.Isolation
 	if c.call.Own {
 		isolation = pack.Agent
@@ -171,7 +177,7 @@ func (c *course) request() bailey.Request {
 		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Time: time.Now(), Approvals: c.granted,
+		Restores: c.restored, Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
 	}
 	for _, p := range c.places {
 		r.Paths[p.Input] = p.Path
@@ -183,6 +189,9 @@ func (c *course) request() bailey.Request {
 
 func (c *course) decide(context.Context) error {
 	c.decision = c.Policy.Decide(c.request())
+	if ch, ok := c.run.(*chain); ok {
+		c.decision = ch.foreseen(c.decision)
+	}
 	return c.denial(c.decision)
 }
 
@@ -240,6 +249,10 @@ func (c *course) approve(ctx context.Context) error {
 		return theirs(c.manifest.ID) // before anybody is asked
 	}
 	if c.decision.Effect != bailey.Ask {
+		return nil
+	}
+	if c.granted = c.vouched(); len(c.granted) > 0 {
+		c.approval = c.call.Within.Approval
 		return nil
 	}
 	err := c.foresee(ctx)

@@ -26,6 +26,8 @@ type world struct {
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
 
+	profile, environment string
+
 	takeErr error
 	left    Allowance // without Settle
 	taken   bailey.Request
@@ -80,12 +82,12 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: egressOf{w}, Redactor: w,
+		Ledger: w, Catalog: shelf{catalog, w}, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: egressOf{w}, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -93,6 +95,14 @@ func (w *world) gate() *Gate {
 	}
 	return g
 }
+
+// shelf is a catalog in which the profile of the world is in use.
+type shelf struct {
+	*pack.Catalog
+	w *world
+}
+
+func (s shelf) Profile() (name, environment string) { return s.w.profile, s.w.environment }
 
 const manifest = `
 name: t
@@ -151,6 +161,51 @@ const fetching = `
       - {name: plain, env: PLAIN}
       - {name: token, env: TOKEN, inject: {to: ["api.example:443"], headers: [Authorization], query: [key]}}
     inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
+`
+
+// chained are workflows: one whose steps are known beforehand, one whose last takes what the first wrote.
+const chained = `
+  - name: both
+    description: say two things
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}", dir: "{{ input.dir }}"}}
+        - {id: two, call: t.echo, input: {word: "and {{ input.word }}"}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}, dir: {type: string, format: path}}, required: [word]}
+  - name: relay
+    description: say what was said
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}"}, onFailure: continue}
+        - {id: two, call: t.echo, input: {word: "{{ steps.one.stdout }}"}}
+        - {id: three, call: t.echo, input: {word: last}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+  - name: nested
+    description: a workflow of workflows
+    backend: {type: workflow, steps: [{id: one, call: t.both, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: meek
+    description: says less of itself than its step does
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: putting
+    description: has a step that shows what it would do
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
 `
 
 func call() bailey.Call {
