@@ -56,6 +56,10 @@ func (s *stack) packOnboard(ctx context.Context, q gateway.Query, from bailey.Ca
 
 // vacant refuses a directory that holds something.
 func vacant(dir string) error {
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return &bailey.Error{Kind: bailey.Invalid, Message: dir + " is a symbolic link", Hint: "name the directory itself with --dir"}
+	}
 	list, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -72,7 +76,7 @@ func vacant(dir string) error {
 func settle(dir string, files map[string][]byte) (err error) {
 	defer func() {
 		if err != nil {
-			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the pack could not be written to " + dir, Err: err, Hint: "name another directory with --dir; nothing was left behind"}
+			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the pack could not be written to " + dir, Err: err, Hint: "name another directory with --dir"}
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

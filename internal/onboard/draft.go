@@ -48,6 +48,11 @@ const (
 
 // New drafts a pack. It refuses where nothing is left that a capability could be made of.
 func New(t Tool) (*Draft, error) {
+	for _, path := range append([]string{t.Command}, t.Read...) {
+		if plain(path, len(path)) != path {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the path " + plain(path, 200) + " is not one that a manifest can hold as it is", Hint: "give it a name without double blanks and without characters that hide"}
+		}
+	}
 	d := &drafter{tool: t, names: map[string]bool{}}
 	d.out.Pack = packName(t.Name)
 	leaves, left := t.Root.Leaves()
@@ -111,14 +116,15 @@ func unique(name, by string, taken map[string]bool) string {
 }
 
 // style says whether options and values join, and whether -- may stand before operands: by the command's own help, or the
-// program's where that does not show it.
+// program's where that does not show it. Behind a -- that the tool does not heed an operand could be an option after all,
+// so only what a library promises counts; elsewhere the gate refuses operands that begin with a dash.
 func (d *drafter) style(t *Tree) (joins, dashes bool) {
 	s, root := t.Help.Style, d.tool.Root.Help
 	if s == Plain {
 		s = root.Style
 	}
 	joins = s != Plain || t.Help.Joined || root.Joined
-	return joins, s != Docopt && joins
+	return joins, s != Docopt && s != Plain
 }
 
 // capability writes one command, or leaves it out.

@@ -91,6 +91,18 @@ func sound(t *testing.T, tool, top, below string) {
 	}
 }
 
+// TestPathsStayAsTheyAre: a path that a manifest would hold otherwise is refused, not changed.
+func TestPathsStayAsTheyAre(t *testing.T) {
+	for _, path := range []string{"/opt/two  blanks/x", "/opt/new\nline", "/opt/\u202ehidden", "/opt/\xff"} {
+		for _, tool := range []Tool{{Name: "x", Command: path}, {Name: "x", Command: "x", Read: []string{path}}} {
+			tool.Root = &Tree{Help: Read("Usage: x FILE\n")}
+			if _, err := New(tool); !errors.Is(err, bailey.Invalid) {
+				t.Errorf("%q: %v", path, err)
+			}
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)

@@ -6,7 +6,7 @@ import (
 )
 
 // looking are the verbs that look, as far as a name can tell.
-var looking = []string{"cat", "describe", "diff", "find", "get", "grep", "history", "info", "inspect", "list", "log", "logs", "ls", "ps",
+var looking = []string{"cat", "describe", "diff", "get", "grep", "history", "info", "inspect", "list", "log", "logs", "ls", "ps",
 	"search", "show", "stat", "stats", "status", "tree", "version", "view", "which", "whoami"}
 
 // acting are words of a summary, or of an option's, that tell of more than looking.
@@ -32,8 +32,8 @@ type hazard struct {
 }
 
 var hazards = []hazard{
-	{"runs programs", []string{"action", "browser", "cmd", "=code", "command", "editor", "eval", "exec", "execute", "ext", "filter-command", "hook", "hooks", "=init",
-		"interpreter", "loader", "pager", "plugin", "plugins", "=pre", "preprocessor", "prog", "program", "python", "rsh", "=run", "script", "=sh", "shell", "textconv", "=tool"},
+	{"runs programs", []string{"action", "browser", "cmd", "=code", "command", "editor", "eval", "exec", "execute", "ext", "classpath", "extcmd", "hook", "hooks", "=init",
+		"interpreter", "load", "loader", "module", "pager", "plugin", "plugins", "=pre", "preload", "preprocessor", "prog", "program", "python", "=receive-pack", "require", "rsh", "=run", "script", "=sh", "shell", "textconv", "=tool", "=upload-pack"},
 		[]string{"cmd", "command", "commands", "editor", "exec", "expr", "pager", "prog", "program", "script", "shell"},
 		[]string{"browser", "editor", "eval", "evaluate", "execute", "executes", "executed", "pager", "program", "run", "script", "shell"}},
 	{"writes", []string{"append", "=archive", "backup", "dest", "destination", "=dump", "export", "inplace", "logfile", "out", "outdir", "outfile", "output", "=record",
