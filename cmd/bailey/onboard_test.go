@@ -14,7 +14,6 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
-	"bailey/internal/onboard"
 	"bailey/internal/policy"
 	"bailey/pack"
 )
@@ -31,11 +30,7 @@ func onboards(t *testing.T, tool string) *pack.Catalog {
 	if _, err := p.prepare(t.Context(), onboarding{tool: tool}); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := onboard.Explore(t.Context(), onboard.Bounds{Depth: 1, Probes: 8}, p.probe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	draft, err := onboard.New(onboard.Tool{Name: tool, Command: p.command, Read: p.read, Root: tree})
+	draft, err := p.draft(t.Context(), onboarding{tool: tool, depth: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
