@@ -82,8 +82,8 @@ func TestWorkflowIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestWorkflowAsksAgain for a step that takes what an earlier one wrote, for one whose rule was rewritten, and for one that a hook
-// changed; a no to that ends it.
+// TestWorkflowAsksAgain for a step that takes what an earlier one wrote, for one whose rule was rewritten or whose path leads elsewhere, and for one
+// that a hook changed; a no to that ends it.
 func TestWorkflowAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	questions := asksSteps(w, func() string { return "d" })
@@ -106,6 +106,16 @@ func TestWorkflowAsksAgain(t *testing.T) {
 	w.gate().Do(t.Context(), workflow("both"))
 	if len(*questions) != 3 || n == 0 {
 		t.Errorf("a rule that was rewritten: %d questions", len(*questions))
+	}
+
+	w = newWorld(t)
+	questions = asksSteps(w, func() string { return "d" })
+	given := w.answer
+	w.answer = func(q bailey.Question) bailey.Answer { w.leads = "/elsewhere"; return given(q) }
+	in := workflow("both")
+	in.Input["dir"] = "/there"
+	if res := w.gate().Do(t.Context(), in); res.Err != nil || len(*questions) != 2 || (*questions)[1].Call != "t.echo" {
+		t.Errorf("a path that leads elsewhere by now: %v, %d questions", res.Err, len(*questions))
 	}
 
 	w = newWorld(t)

@@ -27,6 +27,7 @@ type world struct {
 	outcomes []bailey.Outcome
 
 	profile, environment string
+	leads                string // where paths lead by now
 
 	takeErr error
 	left    Allowance // without Settle
@@ -398,7 +399,7 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 		return bailey.Place{}, p.placeErr
 	}
 	f, err := os.Open(p.t.TempDir())
-	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f, Write: in.Write}, err
+	return bailey.Place{Input: in.Name, Path: "/real" + p.leads + path, File: f, Write: in.Write}, err
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
