@@ -31,6 +31,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/sshsig":     {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 	"internal/canon":      {ours: []string{"."}},
 	"internal/command":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
+	"internal/onboard":    {ours: []string{"."}},
 	// kernel
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
@@ -53,7 +54,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui", "internal/wrap"},
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	// examples that tests run

@@ -41,7 +41,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	}
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
-	cmd.AddCommand(repin)
+	cmd.AddCommand(repin, a.packOnboardVerb())
 	return cmd
 }
 
@@ -114,6 +114,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[jailRunEvent] = s.jailRun
 	acts[wrapStart], acts[wrapRefused], acts[wrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
 	acts[repinAct] = s.repin
+	acts[packOnboardEvent] = s.packOnboard
 	acts[gateway.ProfileEvent] = s.applyProfiles
 	acts[forgetAct] = s.forget
 	acts[rotateAct] = s.rotate

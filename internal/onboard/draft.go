@@ -1,0 +1,243 @@
+package onboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Tool is what was explored.
+type Tool struct {
+	Name    string   // as it was called
+	Command string   // how a manifest names it: a name for the cage's PATH, or an absolute path
+	Read    []string // directories that it wants to read: its interpreter's library
+	Root    *Tree
+}
+
+// Draft is a pack, and what a person wants to know of it.
+type Draft struct {
+	Pack         string // its name
+	YAML         []byte
+	Capabilities []Drafted
+	LeftOut      []Left // commands
+	Options      int    // that were left out
+}
+
+// Drafted is one capability.
+type Drafted struct {
+	ID         string `json:"id"`
+	SideEffect string `json:"sideEffectClass"`
+}
+
+// Left is what a draft does not have, and why.
+type Left struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// Bounds of a draft; a manifest has its own, which are wider.
+const (
+	maxInputs  = 32
+	maxDraft   = 256 << 10 // bytes, of the capabilities
+	maxTells   = 160       // bytes of a description
+	maxChooses = 512       // bytes of the choices of one input
+	maxNoted   = 2 << 10   // bytes of a comment
+)
+
+// New drafts a pack. It refuses where nothing is left that a capability could be made of.
+func New(t Tool) (*Draft, error) {
+	for _, path := range append([]string{t.Command}, t.Read...) {
+		if plain(path, len(path)) != path {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the path " + plain(path, 200) + " is not one that a manifest can hold as it is", Hint: "give it a name without double blanks and without characters that hide"}
+		}
+	}
+	d := &drafter{tool: t, names: map[string]bool{}}
+	d.out.Pack = packName(t.Name)
+	leaves, left := t.Root.Leaves()
+	for _, l := range left {
+		d.leave(l, l.Skipped)
+	}
+	var body strings.Builder
+	for _, l := range leaves {
+		if body.Len() > maxDraft {
+			d.leave(l, "the draft is long enough")
+			continue
+		}
+		d.capability(&body, l)
+	}
+	if len(d.out.Capabilities) == 0 {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "nothing in the help of " + plain(t.Name, 60) + " could be made a capability" + d.why(),
+			Hint: "write the pack by hand: bailey pack scaffold NAME makes a beginning"}
+	}
+	d.out.YAML = []byte(d.head() + body.String() + d.tail())
+	return &d.out, nil
+}
+
+type drafter struct {
+	tool  Tool
+	out   Draft
+	names map[string]bool
+}
+
+func (d *drafter) leave(t *Tree, why string) {
+	d.out.LeftOut = append(d.out.LeftOut, Left{strings.TrimSpace(d.tool.Name + " " + t.name()), why})
+}
+
+func (d *drafter) why() string {
+	if len(d.out.LeftOut) == 0 {
+		return ""
+	}
+	return ": " + plain(d.out.LeftOut[0].What+": "+d.out.LeftOut[0].Why, 200)
+}
+
+var unsafeName = lazy(`[^a-z0-9]+`)
+
+// safe is a name of these characters that begins with a letter, at most 60 long.
+func safe(s, or, by string) string {
+	s = strings.Trim(unsafeName().ReplaceAllString(strings.ToLower(s), by), by)
+	if s == "" || s[0] < 'a' {
+		s = strings.Trim(or+by+s, by)
+	}
+	return strings.Trim(s[:min(len(s), 60)], by)
+}
+
+func packName(tool string) string { return safe(tool, "tool", "-") }
+
+// unique is a name that was not given yet.
+func unique(name, by string, taken map[string]bool) string {
+	made := name
+	for i := 2; taken[made]; i++ {
+		made = fmt.Sprintf("%s%s%d", name, by, i)
+	}
+	taken[made] = true
+	return made
+}
+
+// style says whether options and values join, and whether -- may stand before operands: by the command's own help, or the
+// program's where that does not show it. Behind a -- that the tool does not heed an operand could be an option after all,
+// so only what a library promises counts; elsewhere the gate refuses operands that begin with a dash.
+func (d *drafter) style(t *Tree) (joins, dashes bool) {
+	s, root := t.Help.Style, d.tool.Root.Help
+	if s == Plain {
+		s = root.Style
+	}
+	joins = s != Plain || t.Help.Joined || root.Joined
+	return joins, s != Docopt && s != Plain
+}
+
+// capability writes one command, or leaves it out.
+func (d *drafter) capability(b *strings.Builder, t *Tree) {
+	c := &capability{looks: looks(d.tool.Name, t), taken: map[string]bool{}, args: slices.Clone(t.Words)}
+	joins, dashes := d.style(t)
+	c.joins = joins
+	why := t.Help.Unclear
+	if n := len(t.Words); n > 0 && slices.Contains(executing, t.Words[n-1]) {
+		why = "by its name it runs programs, or keeps a person at a prompt"
+	}
+	for _, o := range t.Help.Options {
+		if why == "" {
+			why = c.option(o, maxInputs-len(t.Help.Operands))
+		}
+	}
+	if why == "" {
+		why = c.operands(t.Help.Operands, dashes)
+	}
+	if why != "" {
+		d.leave(t, why)
+		return
+	}
+	d.out.Options += len(c.left)
+	name := "run"
+	if len(t.Words) > 0 {
+		name = safe(strings.Join(t.Words, "-"), "c", "-")
+	}
+	d.write(b, unique(name, "-", d.names), c, t)
+}
+
+// capability is one command while it is drafted.
+type capability struct {
+	looks, joins bool
+	args         []string // elements of argv
+	inputs       []input
+	taken        map[string]bool
+	left         []Left // options
+}
+
+type input struct {
+	name, typ, format, tells string
+	choices                  []string
+	list, required           bool
+}
+
+// option makes an input of an option, or leaves it out. Why is set where the command cannot do without.
+func (c *capability) option(o Option, room int) (why string) {
+	name := o.long()
+	bare := strings.TrimLeft(name, "-")
+	switch {
+	case slices.Contains([]string{"help", "h", "version", "usage", "?"}, bare) || slices.Contains(o.Names, "--help") || slices.Contains(o.Names, "--version"):
+		return ""
+	case hazardous(o, c.looks) != "":
+		why = hazardous(o, c.looks)
+	case o.Values > 1:
+		why = "takes several values"
+	case len(name) > 2 && !strings.HasPrefix(name, "--") && o.Values > 0:
+		why = "a value behind a long name with one dash"
+	case o.Values > 0 && strings.HasPrefix(name, "--") && !c.joins:
+		why = "its value is a word of its own"
+	case len(c.inputs) >= room:
+		why = fmt.Sprintf("beyond %d inputs", maxInputs)
+	case c.taken["/"+name]:
+		return ""
+	}
+	if why != "" {
+		c.left = append(c.left, Left{strings.Join(o.Names, "|"), why})
+		if o.Required {
+			return "it wants " + name + ", which " + why
+		}
+		return ""
+	}
+	c.taken["/"+name] = true // no input's name
+	in := input{name: unique(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+	switch joint := map[bool]string{true: "=", false: ""}[strings.HasPrefix(name, "--")]; {
+	case o.Values == 0:
+		in.typ = "boolean"
+		c.args = append(c.args, fmt.Sprintf("{{ input.%s | flag: %q }}", in.name, name))
+	default:
+		in.typ, in.format = kind(o.Value)
+		c.args = append(c.args, fmt.Sprintf("%s%s{{ input.%s }}", name, joint, in.name))
+	}
+	c.inputs = append(c.inputs, in)
+	return ""
+}
+
+// inputName keeps the case of an option of one letter: -r and -R are two.
+func inputName(s string) string {
+	if len(s) == 1 && s[0] >= 'A' && s[0] <= 'Z' {
+		return s
+	}
+	return safe(s, "o", "_")
+}
+
+// operands makes inputs of them. Where the usage has -- somewhere, it stands there; elsewhere before all of them.
+func (c *capability) operands(list []Operand, dashes bool) (why string) {
+	shown := slices.ContainsFunc(list, func(o Operand) bool { return o.Dashes })
+	for i, o := range list {
+		if o.Dashes || i == 0 && dashes && !shown {
+			c.args = append(c.args, "--")
+		}
+		if o.runs() {
+			if o.Required {
+				return "it runs what it is given"
+			}
+			continue
+		}
+		in := input{name: unique(inputName(o.Name), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+		in.typ, in.format = kind(o.Name)
+		in.list = o.Many && in.format != "path"
+		c.args = append(c.args, fmt.Sprintf("{{ input.%s }}", in.name))
+		c.inputs = append(c.inputs, in)
+	}
+	return ""
+}

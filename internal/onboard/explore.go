@@ -1,0 +1,145 @@
+package onboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// Tree is a command with what its help says, and its subcommands.
+type Tree struct {
+	Words   []string // behind the program's name
+	Summary string   // as its parent lists it
+	Help    Help
+	Subs    []*Tree
+	Skipped string // why nothing is known of it, or ""
+}
+
+// Probe runs the tool with these arguments and returns what it wrote. An error ends the exploring.
+type Probe func(ctx context.Context, args []string) (stdout, stderr string, err error)
+
+// Bounds are how deep to look, and how often.
+type Bounds struct {
+	Depth  int // levels of subcommands below the program
+	Probes int
+}
+
+// Explore asks a tool for its help, then its subcommands for theirs, level by level: so what a bound leaves out is the
+// deepest. A subcommand whose help is that of a command above it is none, or has none.
+func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
+	e := &explorer{bounds: b, probe: probe}
+	root := &Tree{}
+	level := []asked{{tree: root}}
+	for depth := 0; len(level) > 0; depth++ {
+		var next []asked
+		for _, a := range level {
+			text, err := e.ask(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			above := append(slices.Clone(a.above), text)
+			for _, s := range a.tree.Subs {
+				next = append(next, asked{s, above})
+			}
+		}
+		if depth == b.Depth {
+			for _, a := range next {
+				a.tree.Skipped = "it lies deeper than was looked"
+			}
+			break
+		}
+		level = next
+	}
+	return root, nil
+}
+
+type explorer struct {
+	bounds Bounds
+	probe  Probe
+	used   int
+}
+
+// asked is a command that is to be asked, below commands whose help is known.
+type asked struct {
+	tree  *Tree
+	above []string // their texts
+}
+
+// ask tries --help and then -h, and returns the text that was understood.
+func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
+	t, last := a.tree, ""
+	for _, word := range []string{"--help", "-h"} {
+		if e.used == e.bounds.Probes {
+			t.Skipped = "the bound on probes was reached before it"
+			return "", nil
+		}
+		e.used++
+		stdout, stderr, err := e.probe(ctx, append(slices.Clone(t.Words), word))
+		if err != nil {
+			return "", err
+		}
+		if words := lastWords(stderr); words != "" && len(t.Words) == 0 {
+			last = "; it ends with: " + words
+		}
+		help, text := heard(stdout, stderr)
+		switch {
+		case help.Empty():
+			continue
+		case slices.Contains(a.above, text):
+			t.Skipped = "its help is that of the command above it"
+			return "", nil
+		}
+		t.Help = help
+		for _, c := range help.Commands {
+			t.Subs = append(t.Subs, &Tree{Words: append(slices.Clone(t.Words), c.Name), Summary: c.Summary})
+		}
+		return text, nil
+	}
+	t.Skipped = "it says nothing of itself that could be read" + last
+	return "", nil
+}
+
+// heard reads stdout, or stderr where that says more: many tools complain with their help.
+func heard(stdout, stderr string) (Help, string) {
+	out, err := Read(stdout), Read(stderr)
+	if size(err) > size(out) {
+		return err, stderr
+	}
+	return out, stdout
+}
+
+// lastWords are what a tool complained of at the end.
+func lastWords(stderr string) string {
+	lines := clean(stderr[max(0, len(stderr)-4<<10):])
+	for i := len(lines) - 1; i >= 0; i-- {
+		if lines[i] != "" {
+			return plain(lines[i], 100)
+		}
+	}
+	return ""
+}
+
+func size(h Help) int {
+	n := len(h.Commands) + len(h.Options) + len(h.Operands)
+	if h.Usage {
+		n++
+	}
+	return n
+}
+
+// Leaves are the commands that do something: those without subcommands. Left are the others of which nothing is known.
+func (t *Tree) Leaves() (leaves, left []*Tree) {
+	switch {
+	case t.Skipped != "":
+		return nil, []*Tree{t}
+	case len(t.Subs) == 0:
+		return []*Tree{t}, nil
+	}
+	for _, s := range t.Subs {
+		l, x := s.Leaves()
+		leaves, left = append(leaves, l...), append(left, x...)
+	}
+	return leaves, left
+}
+
+func (t *Tree) name() string { return strings.Join(t.Words, " ") }

@@ -1,0 +1,199 @@
+package onboard
+
+import (
+	"slices"
+	"strings"
+)
+
+// option takes a line that begins with an option.
+func (r *reader) option(l string) {
+	trimmed := strings.TrimSpace(l)
+	spec, summary, column := trimmed, "", 0
+	if i := gap(trimmed); i > 0 {
+		spec, summary = strings.TrimSpace(trimmed[:i]), strings.TrimSpace(strings.TrimLeft(trimmed[i:], " :"))
+		column = len(l) - len(strings.TrimLeft(trimmed[i:], " "))
+	}
+	o, ok := readOption(spec)
+	switch {
+	case !ok:
+		r.open = nil
+		return
+	case r.part == shared:
+		r.help.Shared++
+		r.open = nil
+		return
+	case len(r.help.Options) == maxOptions:
+		r.help.More++
+		r.open = nil
+		return
+	}
+	if r.help.Options == nil {
+		r.help.Options = make([]Option, 0, maxOptions) // open descriptions are pointers into it
+	}
+	o.Summary = summary
+	r.help.Options = append(r.help.Options, o)
+	r.opened(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
+}
+
+// gap is where the description begins: behind two blanks, or behind the colon of knack. 0 is nowhere.
+func gap(s string) int {
+	if i := strings.Index(s, "  "); i > 0 {
+		// Two blanks may also stand between the short and the long name.
+		if rest := strings.TrimLeft(s[i:], " "); strings.HasPrefix(rest, "-") && strings.HasSuffix(s[:i], ",") {
+			if j := gap(rest); j > 0 {
+				return len(s) - len(rest) + j
+			}
+			return 0
+		}
+		return i
+	}
+	return max(0, strings.Index(s, " : "))
+}
+
+// readOption reads what stands before the description: names, and what the value is called. Some styles name the value
+// behind each name.
+func readOption(spec string) (o Option, ok bool) {
+	spec = negatable(spec)
+	if kubectl, def, is := strings.Cut(spec, "="); is && strings.HasSuffix(spec, ":") {
+		spec, o.Value, o.Joined = kubectl, defaults(strings.TrimSuffix(def, ":")), true
+	}
+	values := 0
+	for _, word := range split(spec, " ,") {
+		switch {
+		case word == "/": // click's word for false follows
+			return o, len(o.Names) > 0
+		case word == "|" || word == "or" || word == "...":
+		case strings.HasPrefix(word, "-") && strings.Trim(word, "-") != "":
+			name, value := cutValue(strings.TrimRight(strings.TrimSuffix(word, "..."), ":"))
+			if !optionName().MatchString(name) || len(o.Names) == 8 {
+				return o, false
+			}
+			o.Names, values = append(o.Names, name), 0
+			if value != "" {
+				o.Value, o.Joined, values = value, o.Joined || strings.HasPrefix(name, "--"), 1
+			}
+		case len(o.Names) == 0:
+			return o, false
+		case word == "[Required]":
+			o.Required = true
+		default:
+			if o.Value = word; o.Values > 0 && values > 0 {
+				o.Value = "" // several; no value's own name
+			}
+			values++
+		}
+		o.Values = values
+	}
+	if o.Value != "" && o.Values == 0 {
+		o.Values = 1
+	}
+	if o.Values == 1 {
+		o.value()
+	}
+	return o, len(o.Names) > 0
+}
+
+// value takes the brackets off what a value is called, and the choices out of it.
+func (o *Option) value() {
+	v := strings.TrimSuffix(o.Value, "...")
+	v = strings.Trim(v, "[]")
+	v = strings.TrimPrefix(v, "=")
+	switch {
+	case strings.HasPrefix(v, "{"):
+		o.Choices = choices(strings.Trim(v, "{}"), ",|")
+	case strings.ContainsAny(v, "|,") && strings.ToLower(v) == v && !strings.HasPrefix(v, "<"):
+		o.Choices = choices(v, "|,")
+	}
+	if v = strings.Trim(v, "<>"); v == "" {
+		v = "value"
+	}
+	o.Value = v
+}
+
+// offered is how clap and gh tell in a summary which values there are.
+var offered = lazy(`\[possible values: ([^\]]+)\]|\{([A-Za-z0-9_.+-]+(?:\|[A-Za-z0-9_.+-]+)+)\}`)
+
+// offers takes the choices out of the summary.
+func (o *Option) offers() {
+	if m := offered().FindStringSubmatch(o.Summary); m != nil && o.Values == 1 && len(o.Choices) == 0 {
+		o.Choices = choices(m[1]+m[2], ",|")
+	}
+}
+
+// choices are words one of which is the value; nil where one of them is no plain word.
+func choices(list, by string) []string {
+	var all []string
+	for _, c := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(by, c) || c == ' ' }) {
+		if !choiceWord().MatchString(c) || len(all) == maxChoices {
+			return nil
+		}
+		if !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	return all
+}
+
+// negatable reads --[no-]color as --color.
+func negatable(spec string) string { return strings.ReplaceAll(spec, "--[no-]", "--") }
+
+// cutValue takes --name=VALUE and --name[=VALUE] apart.
+func cutValue(word string) (name, value string) {
+	i := strings.IndexAny(word, "=[<")
+	if i < 0 {
+		return word, ""
+	}
+	if value = strings.TrimPrefix(word[i:], "="); value == "" {
+		value = "value"
+	}
+	return word[:i], value
+}
+
+// defaults names the value of an option by its default, as kubectl lists them. What is true or false by default is a switch.
+func defaults(def string) string {
+	switch {
+	case def == "true" || def == "false":
+		return ""
+	case def != "" && strings.Trim(def, "-0123456789") == "":
+		return "int"
+	}
+	return "string"
+}
+
+// split takes s apart at the separators that stand in no bracket.
+func split(s, by string) []string {
+	var words []string
+	depth, from := 0, -1
+	for i, c := range s {
+		switch {
+		case strings.ContainsRune("[<({", c):
+			depth++
+		case strings.ContainsRune("]>)}", c):
+			depth = max(0, depth-1)
+		}
+		apart := depth == 0 && strings.ContainsRune(by, c)
+		if apart && from >= 0 {
+			words, from = append(words, s[from:i]), -1
+		} else if !apart && from < 0 {
+			from = i
+		}
+	}
+	if from >= 0 {
+		words = append(words, s[from:])
+	}
+	return words
+}
+
+// long is the longest name with two dashes; without one it is the first name.
+func (o Option) long() string {
+	best := o.Names[0]
+	for _, n := range o.Names {
+		if strings.HasPrefix(n, "--") && (!strings.HasPrefix(best, "--") || len(n) > len(best)) {
+			best = n
+		}
+	}
+	return best
+}

@@ -1,0 +1,232 @@
+package onboard
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// part is what a heading announces.
+type part int
+
+const (
+	opening part = iota // before any heading: options may stand here, commands not
+	usages
+	commands
+	options
+	shared // options of the commands above
+	operands
+	others // a heading of the tool's own: options may stand here
+	silent // examples, environment and the like
+)
+
+// reader goes through the lines of a help text.
+type reader struct {
+	help     Help
+	part     part
+	patterns []string // of the usage
+	listed   []Operand
+	all      string // in lower case, for the style
+	entry    int    // indent of the entries of this part; 0: not seen yet
+	column   int    // where the description of the open entry stands; 0: not seen yet
+	open     *string
+	indent   int // of the open entry
+	braces   int // indent of argparse's list of subcommands, and
+	beneath  int // that of the commands below it
+	raw      strings.Builder
+}
+
+func lazy(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+// Grammars. A name that has none of them is not a name.
+var (
+	commandName = lazy(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	optionName  = lazy(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
+	choiceWord  = lazy(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	inUsage     = lazy(`(?i)^\s*usage(:|$)`)
+	otherUsage  = lazy(`(?i)^\s*or:?\s+`)
+	optionLine  = lazy(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
+	commandLine = lazy(`^\s+([A-Za-z0-9][A-Za-z0-9_.+-]*)\*?(?:, [A-Za-z0-9_.+-]+)*(?: [\[<A-Z{].*?)?(?:(?::\s+|\s{2,}|\s+: )(.*))?:?$`)
+	bracesLine  = lazy(`^\s+\{([A-Za-z0-9_.+,-]+)\}`)
+)
+
+// line takes the next line.
+func (r *reader) line(l string) {
+	r.raw.WriteString(strings.ToLower(l) + "\n")
+	trimmed := strings.TrimSpace(l)
+	switch {
+	case trimmed == "":
+		if r.part == usages && len(r.patterns) > 0 {
+			r.close(opening)
+		}
+	case inUsage().MatchString(l):
+		r.close(usages)
+		_, rest, _ := strings.Cut(l, ":")
+		r.pattern(rest)
+	case r.heading(l, trimmed):
+	case strings.HasPrefix(trimmed, "-- "): // an entry about the end of options
+		r.open = nil
+	case r.continues(l):
+		r.continued(l, trimmed)
+	case r.part == usages:
+		r.pattern(l)
+	case optionLine().MatchString(l) && r.part != silent:
+		r.option(l)
+	case r.part == commands:
+		r.command(l)
+	case r.part == operands:
+		r.operand(l, trimmed)
+	case r.help.Summary == "" && len(r.help.Options) == 0 && r.part == opening && !strings.HasPrefix(trimmed, "-"):
+		r.help.Summary = trimmed
+	}
+}
+
+// close ends a part.
+func (r *reader) close(next part) {
+	r.part, r.entry, r.open, r.column, r.braces, r.beneath = next, 0, nil, 0, 0, 0
+}
+
+func (r *reader) flush() { r.all = r.raw.String() }
+
+// heading tells and takes a line that announces a part.
+func (r *reader) heading(l, trimmed string) bool {
+	word := strings.TrimSuffix(trimmed, ":")
+	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed && strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	if indent(l) > 0 || len(trimmed) > 80 || !colon && !capitals && !slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
+		if indent(l) == 0 && (r.part == silent || r.open != nil) {
+			r.open = nil // text between the entries
+		}
+		return false
+	}
+	r.close(announced(strings.ToLower(word)))
+	return true
+}
+
+// bareHeadings are of knack, which sets no colon.
+var bareHeadings = []string{"arguments", "commands", "global arguments", "examples", "subgroups", "group", "command"}
+
+func announced(title string) part {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(title, w) })
+	}
+	switch {
+	case has("example", "see also", "learn more", "author", "exit ", "bugs", "alias", "description"):
+		return silent
+	case has("global", "inherited", "common"):
+		if has("command") {
+			return commands
+		}
+		return shared
+	case has("option", "flag"):
+		return options
+	case has("command", "subgroup"):
+		return commands
+	case has("argument", "positional") || title == "args":
+		return operands
+	case has("environ"):
+		return silent
+	}
+	return others
+}
+
+// continues reports whether l belongs to the description of the open entry.
+func (r *reader) continues(l string) bool {
+	switch in := indent(l); {
+	case r.open == nil || in <= r.indent:
+		return false
+	case r.column > 0:
+		return in >= r.column || in > r.indent+1 && !optionLine().MatchString(l) && r.part != operands
+	case optionLine().MatchString(l):
+		return false
+	default:
+		return r.braces == 0 && (r.part != operands || in > r.indent+3)
+	}
+}
+
+func (r *reader) continued(l, trimmed string) {
+	if r.column == 0 {
+		r.column = indent(l)
+	}
+	if len(*r.open) < maxLine {
+		*r.open = strings.TrimSpace(*r.open + " " + trimmed)
+	}
+}
+
+// opened remembers the entry whose description may go on.
+func (r *reader) opened(l string, summary *string, column int) {
+	r.open, r.indent, r.column = summary, indent(l), column
+}
+
+// command takes a line of a list of commands.
+func (r *reader) command(l string) {
+	m := commandLine().FindStringSubmatch(l)
+	if in := indent(l); m == nil || r.entry > 0 && in != r.entry || in > 12 {
+		r.open = nil
+		return
+	}
+	r.add(m[1], m[2], l)
+}
+
+func (r *reader) add(name, summary, l string) {
+	r.entry = indent(l)
+	if !commandName().MatchString(name) || slices.ContainsFunc(r.help.Commands, func(c Command) bool { return c.Name == name }) {
+		r.open = nil
+		return
+	}
+	if len(r.help.Commands) == maxCommands {
+		r.help.More++
+		r.open = nil
+		return
+	}
+	// The list has its whole room from the start: the open description is a pointer into it.
+	if r.help.Commands == nil {
+		r.help.Commands = make([]Command, 0, maxCommands)
+	}
+	r.help.Commands = append(r.help.Commands, Command{name, summary})
+	column := 0
+	if summary != "" {
+		column = strings.LastIndex(l, summary)
+	}
+	r.opened(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
+}
+
+// operand takes a line of a list of operands; argparse puts its subcommands there too, below their names in braces.
+func (r *reader) operand(l, trimmed string) {
+	in := indent(l)
+	switch set := bracesLine().FindStringSubmatch(l); {
+	case set != nil:
+		r.braces, r.beneath, r.open = in, 0, nil
+		r.list(Operand{Name: set[0], Choices: choices(set[1], ",")}, l, strings.TrimSpace(l[len(set[0]):]))
+	case r.braces > 0 && in > r.braces:
+		if m := commandLine().FindStringSubmatch(l); m != nil && (r.beneath == 0 && in <= r.braces+4 || in == r.beneath) {
+			r.beneath = in
+			r.add(m[1], m[2], l)
+		}
+	default:
+		name, summary, _ := strings.Cut(trimmed, "  ")
+		r.list(Operand{Name: name}, l, strings.TrimSpace(summary))
+	}
+}
+
+func (r *reader) list(o Operand, l, summary string) {
+	if len(r.listed) >= maxOptions {
+		r.open = nil
+		return
+	}
+	if r.listed == nil {
+		r.listed = make([]Operand, 0, maxOptions)
+	}
+	o.Summary = summary
+	r.listed = append(r.listed, o)
+	if r.braces > 0 {
+		return
+	}
+	column := 0
+	if summary != "" {
+		column = strings.LastIndex(l, summary)
+	}
+	r.opened(l, &r.listed[len(r.listed)-1].Summary, column)
+}

@@ -1,0 +1,230 @@
+package onboard
+
+import (
+	"slices"
+	"strings"
+)
+
+// pattern takes a line of the usage: a command line of its own, or more of the one before.
+func (r *reader) pattern(l string) {
+	trimmed := strings.TrimSpace(l)
+	if optionLine().MatchString(l) && gap(trimmed) > 0 && len(r.patterns) > 0 {
+		r.close(opening)
+		r.option(l)
+		return
+	}
+	other := otherUsage().FindString(l)
+	if other != "" {
+		trimmed = strings.TrimSpace(l[len(other):])
+	}
+	first, _, _ := strings.Cut(trimmed, " ")
+	n := len(r.patterns)
+	switch {
+	case trimmed == "" || n == 64:
+	case n == 0 || other != "" || strings.HasPrefix(r.patterns[0]+" ", first+" "):
+		r.patterns = append(r.patterns, trimmed)
+	case len(r.patterns[n-1]) < 8*maxLine:
+		r.patterns[n-1] += " " + trimmed
+	}
+}
+
+// usage makes operands of the first pattern that can be read.
+func (r *reader) usage(h *Help) {
+	for i, p := range r.patterns {
+		u := &usage{help: h}
+		words := split(p, " ")
+		u.read(words[u.words(words):], true)
+		if u.unclear == "" || i == 0 {
+			h.Unclear, h.Operands = u.unclear, u.operands
+			r.demand(h, u.demanded)
+		}
+		if u.unclear == "" {
+			break
+		}
+	}
+	for i := range h.Operands {
+		o := &h.Operands[i]
+		for _, l := range r.listed {
+			if name := strings.Trim(l.Name, "[]<>.{} "); strings.EqualFold(name, o.Name) {
+				o.Summary = l.Summary
+			}
+		}
+	}
+	if len(h.Operands) > maxOperands {
+		h.Unclear = "its usage has too many operands"
+	}
+}
+
+// demand marks the options without which the command does not run.
+func (r *reader) demand(h *Help, names []string) {
+	for _, name := range names {
+		for i := range h.Options {
+			if slices.Contains(h.Options[i].Names, name) {
+				h.Options[i].Required = true
+			}
+		}
+	}
+}
+
+// usage is one command line of a usage while it is read.
+type usage struct {
+	help     *Help
+	operands []Operand
+	demanded []string // options that stand outside of brackets
+	dashes   bool     // -- stands before the next operand
+	command  bool     // a subcommand stands here: the rest is its own
+	unclear  string
+}
+
+// words is how many words at the beginning are the command itself.
+func (u *usage) words(words []string) int {
+	n := 0
+	for n < len(words) && commandName().MatchString(words[n]) && (n == 0 || strings.ToLower(words[n]) == words[n] && !u.stands(words[n])) {
+		n++
+	}
+	return n
+}
+
+// stands tells the words that stand for a subcommand, where there are some.
+func (u *usage) stands(word string) bool {
+	word = strings.ToLower(strings.Trim(word, "[]<>."))
+	return len(u.help.Commands) > 0 && (word == "command" || word == "subcommand" || word == "group")
+}
+
+// read goes through words that are wanted, or were in brackets.
+func (u *usage) read(words []string, required bool) {
+	for i := 0; i < len(words) && u.unclear == "" && !u.command; i++ {
+		w := words[i]
+		body, many := strings.CutSuffix(w, "...")
+		switch {
+		case body == "":
+			u.more()
+		case w == "--":
+			u.dashes = true
+		case w == "|" || body[0] == '(':
+			u.unclear = "its usage has alternatives"
+		case body[0] == '-':
+			name, value := cutValue(body)
+			if required {
+				u.demanded = append(u.demanded, name)
+			}
+			if next := i + 1; value == "" && next < len(words) && isValue(words[next]) {
+				i = next
+			}
+		case u.stands(body) || body[0] == '{' && (many || i+1 < len(words) && words[i+1] == "..."):
+			u.choose(body)
+		case body[0] == '[' && closes(body):
+			u.optional(strings.TrimSpace(body[1:len(body)-1]), many)
+		default:
+			u.add(body, required, many)
+		}
+	}
+}
+
+// choose ends at a subcommand; argparse lists them here too.
+func (u *usage) choose(body string) {
+	u.command = true
+	if body[0] == '{' && len(u.help.Commands) == 0 {
+		for _, name := range choices(strings.Trim(body, "{}"), ",") {
+			u.help.Commands = append(u.help.Commands, Command{Name: name})
+		}
+	}
+}
+
+// isValue tells the value of an option from an operand: capitals, or brackets.
+func isValue(w string) bool {
+	return w[0] == '<' || w[0] == '{' || strings.ToUpper(w) == w && strings.ContainsAny(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+}
+
+// closes reports whether the first bracket closes at the end.
+func closes(s string) bool {
+	depth := 0
+	for i, c := range s {
+		switch {
+		case strings.ContainsRune("[<({", c):
+			depth++
+		case strings.ContainsRune("]>)}", c):
+			depth--
+		}
+		if depth == 0 {
+			return i == len(s)-1
+		}
+	}
+	return false
+}
+
+// optional reads what stands in brackets.
+func (u *usage) optional(body string, many bool) {
+	before := len(u.operands)
+	switch name := strings.ToLower(strings.Trim(body, "<>. ")); {
+	case name == "options" || name == "option" || name == "flags" || name == "flag" || name == "global options":
+		return
+	case u.stands(name):
+		u.command = true
+		return
+	case strings.HasPrefix(body, "-") && body != "--" && !strings.HasPrefix(body, "-- "):
+		return
+	case choices(body, "|") != nil && strings.ToLower(body) == body && !strings.Contains(body, " "):
+		u.operands = append(u.operands, Operand{Name: "choice", Choices: choices(body, "|")})
+	default:
+		u.read(split(body, " "), false)
+	}
+	if many && len(u.operands) > before {
+		u.more()
+	}
+}
+
+func (u *usage) more() {
+	if n := len(u.operands); n > 0 {
+		u.operands[n-1].Many = true
+	}
+}
+
+// add enters an operand. One that is named again directly is one of several.
+func (u *usage) add(body string, required, many bool) {
+	var set []string
+	if body[0] == '{' {
+		if either := placeholders(strings.Trim(body, "{}")); either != "" {
+			body = either
+		} else if set = choices(strings.Trim(body, "{}"), ",|"); set == nil || strings.ToLower(body) != body {
+			u.unclear = "its usage has alternatives"
+			return
+		} else {
+			body = "choice"
+		}
+	}
+	name := strings.Trim(body, "<>[] ")
+	if n := strings.ToLower(name); n == "options" || n == "flags" || n == "option" {
+		return
+	}
+	if strings.ContainsAny(name, "{}()") || strings.Contains(name, "|") && strings.ToLower(name) == name && body[0] != '<' {
+		u.unclear = "its usage has alternatives"
+		return
+	}
+	name, _, _ = strings.Cut(name, "|")
+	name, _, _ = strings.Cut(name, "[")
+	if n := len(u.operands); n > 0 && u.operands[n-1].Name == name {
+		u.operands[n-1].Many = true
+		return
+	}
+	u.operands = append(u.operands, Operand{Name: name, Required: required, Many: many, Dashes: u.dashes, Choices: set})
+	u.dashes = false
+}
+
+// placeholders reads {<number> | <url>} as number_or_url, and "" where a literal word stands among them.
+func placeholders(list string) string {
+	var names []string
+	for _, w := range strings.Split(list, "|") {
+		w = strings.TrimSpace(w)
+		if !strings.HasPrefix(w, "<") || !closes(w) {
+			return ""
+		}
+		names = append(names, strings.Trim(w, "<>"))
+	}
+	return strings.Join(names, "_or_")
+}
+
+// named leaves out what every tool has, and is no capability.
+func (r *reader) named(list []Command) []Command {
+	return slices.DeleteFunc(slices.Clip(list), func(c Command) bool { return c.Name == "help" || c.Name == "completion" })
+}

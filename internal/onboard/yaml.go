@@ -1,0 +1,174 @@
+package onboard
+
+import (
+	"fmt"
+	"strings"
+)
+
+// head opens the manifest.
+func (d *drafter) head() string {
+	var b strings.Builder
+	b.WriteString("# Drafted from what the tool says of itself, which nobody has checked. Before you install it, read each line\n" +
+		"# behind review:, and README.md beside this file.\n")
+	about := d.tool.Root.Help.Summary
+	if about == "" {
+		about = "what " + d.tool.Name + " does"
+	}
+	fmt.Fprintf(&b, "name: %s\nversion: 0.1.0\ndescription: %s\n\ncapabilities:\n", word(d.out.Pack), quoted(about, maxTells))
+	return b.String()
+}
+
+// tail names the commands that are not there.
+func (d *drafter) tail() string {
+	if len(d.out.LeftOut) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	comment(&b, "", d.out.LeftOut)
+	return b.String()
+}
+
+// write writes a capability.
+func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree) {
+	risk, effect, back := "high", "mutating", "irreversible"
+	if c.looks {
+		risk, effect, back = "low", "readOnly", "readOnly"
+		b.WriteString("  # review: by its name it only looks. See that it does, whatever the options.\n")
+	} else {
+		b.WriteString("  # review: taken for the worst. Say less only of what you know.\n")
+	}
+	comment(b, "  ", c.left)
+	if t.Help.Shared > 0 {
+		fmt.Fprintf(b, "  # left out, shared with the commands above it: %d\n", t.Help.Shared)
+	}
+	about := t.Summary
+	if about == "" {
+		about = t.Help.Summary
+	}
+	if about == "" {
+		about = strings.TrimSpace(d.tool.Name + " " + t.name())
+	}
+	fmt.Fprintf(b, "  - name: %s\n    description: %s\n    risk: %s\n    sideEffectClass: %s\n    reversibility: %s\n    isolation: jail\n    timeout: 1m\n",
+		word(name), quoted(about, maxTells), risk, effect, back)
+	fmt.Fprintf(b, "    backend:\n      type: subprocess\n      command: %s\n", quoted(d.tool.Command, 4096))
+	if len(c.args) > 0 {
+		b.WriteString("      args:\n")
+		for _, a := range c.args {
+			fmt.Fprintf(b, "        - '%s'\n", a) // of our own words and of names: never a quote
+		}
+	}
+	if len(d.tool.Read) > 0 {
+		b.WriteString("    sandboxProfile:\n      fs:\n        ro:\n")
+		for _, dir := range d.tool.Read {
+			fmt.Fprintf(b, "          - %s\n", quoted(dir, 4096))
+		}
+	}
+	schema(b, c.inputs)
+	d.out.Capabilities = append(d.out.Capabilities, Drafted{d.out.Pack + "." + name, effect})
+}
+
+func schema(b *strings.Builder, inputs []input) {
+	if len(inputs) == 0 {
+		return
+	}
+	b.WriteString("    inputSchema:\n      type: object\n")
+	var required []string
+	for _, in := range inputs {
+		if in.required {
+			required = append(required, word(in.name))
+		}
+	}
+	if len(required) > 0 {
+		fmt.Fprintf(b, "      required: [%s]\n", strings.Join(required, ", "))
+	}
+	b.WriteString("      properties:\n")
+	for _, in := range inputs {
+		fmt.Fprintf(b, "        %s:\n", word(in.name))
+		in.write(b)
+	}
+}
+
+func (in input) write(b *strings.Builder) {
+	pad := "          "
+	if in.list {
+		fmt.Fprintf(b, "%stype: array\n%smaxItems: 32\n%sitems:\n", pad, pad, pad)
+		pad += "  "
+	}
+	fmt.Fprintf(b, "%stype: %s\n", pad, in.typ)
+	if in.format != "" {
+		fmt.Fprintf(b, "%sformat: %s\n", pad, in.format)
+	}
+	if list := in.enum(); list != "" {
+		fmt.Fprintf(b, "%senum: [%s]\n", pad, list)
+	}
+	if in.tells != "" {
+		fmt.Fprintf(b, "          description: %s\n", quoted(in.tells, maxTells))
+	}
+}
+
+// enum are the choices; "" where there are none, or so many that an agent had better read the tool's own words.
+func (in input) enum() string {
+	if in.typ != "string" || in.format != "" || len(in.choices) == 0 {
+		return ""
+	}
+	list := make([]string, len(in.choices))
+	for i, c := range in.choices {
+		list[i] = quoted(c, 64)
+	}
+	if s := strings.Join(list, ", "); len(s) <= maxChooses {
+		return s
+	}
+	return ""
+}
+
+// word is a safe name, which YAML must not take for something else.
+func word(s string) string {
+	switch s {
+	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "Y", "N":
+		return `"` + s + `"`
+	}
+	return s
+}
+
+// quoted is foreign text as a YAML string between double quotes.
+func quoted(s string, most int) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain(s, most)) + `"`
+}
+
+// comment writes what was left out behind #, a paragraph for each reason, folded, and only so much of it.
+func comment(b *strings.Builder, pad string, list []Left) {
+	var reasons []string
+	what := map[string][]string{}
+	for _, l := range list {
+		if what[l.Why] == nil {
+			reasons = append(reasons, l.Why)
+		}
+		what[l.Why] = append(what[l.Why], plain(l.What, 200))
+	}
+	for _, why := range reasons {
+		fold(b, pad+"# ", "left out, "+plain(why, 200)+":", what[why])
+	}
+}
+
+func fold(b *strings.Builder, lead, line string, items []string) {
+	const width = 116
+	total := 0
+	for i, item := range items {
+		if i < len(items)-1 {
+			item += ","
+		}
+		if total += len(item); total > maxNoted {
+			item = fmt.Sprintf("and %d more", len(items)-i)
+		}
+		if len(line)+len(item) > width {
+			b.WriteString(lead + line + "\n")
+			line = " "
+		}
+		line += " " + item
+		if total > maxNoted {
+			break
+		}
+	}
+	b.WriteString(lead + line + "\n")
+}
