@@ -50,6 +50,7 @@ type Outcome struct {
 	Reason         string        `json:"reason,omitempty"`
 	Executed       *bool         `json:"executed"` // the tool was started; null when nobody knows
 	ManifestDigest string        `json:"manifestDigest,omitempty"`
+	Dev            bool          `json:"dev,omitempty"` // of a pack that nobody signed
 	PolicyDigest   string        `json:"policyDigest,omitempty"`
 	Argv           []string      `json:"argv,omitempty"` // redacted; absent when over [InlineCap]
 	EnvNames       []string      `json:"envNames,omitempty"`

@@ -94,7 +94,7 @@ func TestCatalogWith(t *testing.T) {
 		return p
 	}
 	more, err := c.With(parsed(named("go", "test")))
-	if err != nil || len(more.All()) != 2 || len(c.All()) != 1 || !more.Has("go") || c.Has("go") {
+	if err != nil || len(more.All()) != 2 || len(c.All()) != 1 || more.Pack("go") == nil || c.Pack("go") != nil || len(more.Packs()) != 2 {
 		t.Error(more, err)
 	}
 	if m, err := more.Lookup("go.test"); err != nil || m.Pack != "go" {

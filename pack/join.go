@@ -2,6 +2,7 @@ package pack
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -9,17 +10,15 @@ import (
 
 // With returns a catalog that has the capabilities of packs as well. One whose name or ids are taken refuses all of them.
 func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
-	more := &Catalog{byID: maps.Clone(c.byID)}
-	tools, names := map[string]bailey.CapabilityID{}, map[string]bool{}
+	more := &Catalog{byID: maps.Clone(c.byID), packs: slices.Clone(c.packs)}
+	tools := map[string]bailey.CapabilityID{}
 	for _, m := range c.byID {
 		tools[strings.ReplaceAll(string(m.ID), ".", "_")] = m.ID
-		names[m.Pack] = true
 	}
 	for _, p := range packs {
-		if names[p.Name] {
+		if more.Pack(p.Name) != nil {
 			return nil, conflict("there is a pack %s already", p.Name)
 		}
-		names[p.Name] = true
 		if err := more.add(p, tools); err != nil {
 			return nil, err
 		}
@@ -28,12 +27,12 @@ func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
 	return more, nil
 }
 
-// Has tells whether a capability of the catalog is of that pack.
-func (c *Catalog) Has(pack string) bool {
-	for _, m := range c.byID {
-		if m.Pack == pack {
-			return true
+// Pack returns the pack of that name, nil where there is none.
+func (c *Catalog) Pack(name string) *Pack {
+	for _, p := range c.packs {
+		if p.Name == name {
+			return p
 		}
 	}
-	return false
+	return nil
 }

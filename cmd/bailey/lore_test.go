@@ -76,9 +76,17 @@ func examples(r *rand.Rand) map[string]func() any {
 			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
 		},
 		wrapEnd:            func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		packTrustEvent:     func() any { return trustedKey{Name: fmt.Sprint("k", r.IntN(5)), Key: name(), At: at()} },
+		packUntrustEvent:   func() any { return trustedKey{Name: fmt.Sprint("k", r.IntN(5))} },
+		packInstallEvent:   func() any { return packed(r) },
+		packUninstallEvent: func() any { return packed(r) },
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
 	}
+}
+
+func packed(r *rand.Rand) installedPack {
+	return installedPack{Name: fmt.Sprint("p", r.IntN(5)), Version: fmt.Sprintf("%d.%d.0", r.IntN(3), r.IntN(12)), Digest: fmt.Sprint(r.IntN(99)), Key: "k+1", Dev: r.IntN(4) == 0}
 }
 
 func textOf(t testing.TB, v any) string {

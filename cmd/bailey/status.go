@@ -36,7 +36,8 @@ type status struct {
 	Hooks     *hooksStatus          `json:"hooks,omitempty"`         // nil: there are none, and none wait
 	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
-	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
+	Packed    []packFinding         `json:"packFindings,omitempty"` // what of packs and trusted keys is not as the ledger has it
+	Redaction redact.Config         `json:"redaction,omitzero"`     // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
 	Asked     *askedStatus          `json:"asked,omitempty"`
 	Notify    *notifyStatus         `json:"notify,omitempty"`
@@ -172,6 +173,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	out.Hooks = s.hooks.book.status()
+	_, out.Packed = installedPacks(s.home, s.packed.now())
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
@@ -266,6 +268,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		}
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
+	for _, f := range s.Packed {
+		line("PACKS", "%s; %s", shown(f.Text), shown(f.Cure))
+	}
 	if words := ruleCounts(s.Redaction); words != "" {
 		line("redaction", "%s", words)
 	}

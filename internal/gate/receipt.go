@@ -72,7 +72,7 @@ func (c *course) outcome() bailey.Outcome {
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {
-		o.ManifestDigest = c.manifest.Digest
+		o.ManifestDigest, o.Dev = c.manifest.Digest, c.manifest.Dev
 	}
 	if c.run != nil {
 		cage := c.cage()
