@@ -18,28 +18,35 @@ import (
 
 // packBook answers for the home's packs and keys, inside the gateway.
 type packBook struct {
-	home gateway.Home
-	note func(ctx context.Context, kind string, data any) error
-	log  *slog.Logger
+	home  gateway.Home
+	note  func(ctx context.Context, kind string, data any) error
+	stock func(c *pack.Catalog, first func() error) error // puts packs to use, from the next call on
+	log   *slog.Logger
 
 	mu    sync.Mutex // one act at a time; guards known
 	known lorePacks
 }
 
-func openPackBook(home gateway.Home, known lorePacks, note func(context.Context, string, any) error, log *slog.Logger) *packBook {
-	return &packBook{home: home, known: known.clone(), note: note, log: log}
+func openPackBook(home gateway.Home, known lorePacks, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packBook {
+	return &packBook{home: home, known: known.clone(), note: note, stock: stock, log: log}
 }
 
-// nextStart says when an act on packs takes effect: the catalog is made when the gateway starts.
-const nextStart = "the gateway has it from its next start on: bailey gateway stop, and the next call starts one"
-
-// record notes an act on packs or keys and folds it in. It is the one way by which known changes.
-func (b *packBook) record(ctx context.Context, kind string, data any, take func()) error {
-	if err := b.note(ctx, kind, data); err != nil {
+// turn puts to use what change makes of what is known. It is in the ledger before any call meets it, and not where the rules
+// in force do not hold for it; then nothing changed.
+func (b *packBook) turn(ctx context.Context, kind string, data any, change func(*lorePacks)) error {
+	next := b.known.clone()
+	change(&next)
+	c, _, err := openCatalog(b.home, next)
+	if err != nil {
 		return err
 	}
-	take()
-	return nil
+	return b.stock(c, func() error {
+		if err := b.note(ctx, kind, data); err != nil {
+			return err
+		}
+		b.known = next
+		return nil
+	})
 }
 
 // now is what the ledger says.
@@ -64,7 +71,6 @@ type packProposal struct {
 	Changes      []pack.Change  `json:"changes"`            // what it may do that what is installed could not
 	Loud         []string       `json:"warnings,omitempty"` // what a person should not overlook
 	Downgrade    bool           `json:"downgrade,omitempty"`
-	Hint         string         `json:"hint,omitempty"`
 }
 
 // propose reads what a query names, verifies it and holds it against what is installed.
@@ -211,12 +217,10 @@ func (b *packBook) install(ctx context.Context, q gateway.Query, from bailey.Cal
 	if err := b.keep(in, data); err != nil {
 		return nil, err
 	}
-	if err := b.record(ctx, packInstallEvent, in, func() { b.known.install(in) }); err != nil {
-		return nil, err
-	}
-	b.sweep(in)
-	p.Changed, p.Hint = true, nextStart
-	return p, nil
+	err = b.turn(ctx, packInstallEvent, in, func(l *lorePacks) { l.install(in) })
+	b.sweep(in.Name)
+	p.Changed = err == nil
+	return p, err
 }
 
 // keep stores the bundle by its digest, durably, before the ledger names it.
@@ -239,14 +243,20 @@ func (b *packBook) keep(in installedPack, data []byte) error {
 	return gateway.Replace(dir, filepath.Base(packFile(b.home, in)), data, 0o600, func() error { return nil })
 }
 
-// sweep removes the bundles of the pack that are installed no longer.
-func (b *packBook) sweep(in installedPack) {
-	for _, e := range namesIn(packDir(b.home, in.Name)) {
-		if file := filepath.Join(packDir(b.home, in.Name), e); file != packFile(b.home, in) && filepath.Ext(e) == ".baileypack" {
-			if err := os.Remove(file); err != nil {
-				b.log.Warn("an old bundle stays", "file", file, "err", err)
-			}
+// sweep removes the bundles of that name that are not installed, and the directory with the last of them.
+func (b *packBook) sweep(name string) {
+	in, ok := b.known.Installed[name]
+	for _, e := range namesIn(packDir(b.home, name)) {
+		file := filepath.Join(packDir(b.home, name), e)
+		if filepath.Ext(e) != ".baileypack" || ok && file == packFile(b.home, in) {
+			continue
 		}
+		if err := os.Remove(file); err != nil {
+			b.log.Warn("an old bundle stays", "file", file, "err", err)
+		}
+	}
+	if !ok {
+		os.Remove(packDir(b.home, name)) // what else lies there stays, and is a finding
 	}
 }
 
@@ -259,17 +269,10 @@ func (b *packBook) uninstall(ctx context.Context, q gateway.Query, from bailey.C
 		return nil, notInstalled(text(q.Args, "name"))
 	}
 	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person, false
-	if err := b.record(ctx, packUninstallEvent, in, func() { b.known.uninstall(in) }); err != nil {
+	if err := b.turn(ctx, packUninstallEvent, in, func(l *lorePacks) { l.uninstall(in) }); err != nil {
 		return nil, err
 	}
-	root, err := b.home.Dir(packsName)
-	if err == nil {
-		err = root.RemoveAll(in.Name)
-		root.Close()
-	}
-	if err != nil {
-		b.log.Warn("a bundle stays", "dir", packDir(b.home, in.Name), "err", err)
-	}
+	b.sweep(in.Name)
 	return in, nil
 }
 

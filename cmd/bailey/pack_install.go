@@ -86,7 +86,7 @@ func (a *app) installPack(ctx context.Context, query map[string]any, yes bool) e
 	case !p.Changed:
 		fmt.Fprintf(a.stdout, "nothing changes: %s %s is installed\n", p.Name, p.Version)
 	default:
-		fmt.Fprintf(a.stdout, "installed: %s %s; %s\n", p.Name, p.Version, p.Hint)
+		fmt.Fprintf(a.stdout, "installed: %s %s, in use from the next call on\n", p.Name, p.Version)
 	}
 	return nil
 }
@@ -139,9 +139,9 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 				return err
 			}
 			if a.json {
-				return a.print(map[string]any{"ok": true, "changed": true, "name": was.Name, "version": was.Version, "hint": nextStart})
+				return a.print(map[string]any{"ok": true, "changed": true, "name": was.Name, "version": was.Version})
 			}
-			fmt.Fprintf(a.stdout, "uninstalled: %s %s; %s\n", was.Name, was.Version, nextStart)
+			fmt.Fprintf(a.stdout, "uninstalled: %s %s\n", was.Name, was.Version)
 			return nil
 		},
 	}

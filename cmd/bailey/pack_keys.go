@@ -60,10 +60,14 @@ func (b *packBook) trust(ctx context.Context, q gateway.Query, from bailey.Call)
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
+	if err := gateway.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
+		return nil, err
+	}
+	if err := b.turn(ctx, packTrustEvent, now, func(l *lorePacks) { l.trust(now) }); err != nil {
+		return nil, errors.Join(err, root.Remove(k.Name+".pub"))
+	}
 	out.Changed = true
-	return out, gateway.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error {
-		return b.record(ctx, packTrustEvent, now, func() { b.known.trust(now) })
-	})
+	return out, nil
 }
 
 // untrust is the act. What the key signed is not loaded any more.
@@ -76,7 +80,7 @@ func (b *packBook) untrust(ctx context.Context, q gateway.Query, from bailey.Cal
 	}
 	out := keyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
 	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person
-	if err := b.record(ctx, packUntrustEvent, k, func() { b.known.untrust(k) }); err != nil {
+	if err := b.turn(ctx, packUntrustEvent, k, func(l *lorePacks) { l.untrust(k) }); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(packKeyFile(b.home, k.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +189,8 @@ func (a *app) packUntrust() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "untrust NAME", Short: "Trust a key no longer",
-		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded.
+		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
+rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack untrust acme",
