@@ -202,15 +202,18 @@ func (a *app) packSign() *cobra.Command {
 
 // readPrivate reads a key that nobody else can read.
 func readPrivate(name string) (string, error) {
-	info, err := os.Lstat(name)
-	if err == nil && info.Mode().Perm()&tooWide != 0 {
-		return "", &bailey.Error{Kind: bailey.Denied, Message: name + " can be read by others, and a private key is its owner's alone", Hint: "chmod 600 " + name + ", or make another with bailey pack keygen if others may have read it"}
-	}
 	data, err := readPlain(name, 4<<10)
 	if err == nil && data == nil {
 		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "bailey pack keygen NAME makes NAME.key"}
 	}
-	return string(data), err
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && info.Mode().Perm()&tooWide != 0 {
+		return "", &bailey.Error{Kind: bailey.Denied, Message: name + " can be read by others, and a private key is its owner's alone", Err: err,
+			Hint: "chmod 600 " + name + ", or make another with bailey pack keygen if others may have read it"}
+	}
+	return string(data), nil
 }
 
 // replaceFile writes a file anew, whole or not at all.
