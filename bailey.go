@@ -62,9 +62,21 @@ type Call struct {
 	Patience time.Duration
 	Asked    func(ctx context.Context, q Question)
 
+	// Within is set by the gate alone, for a call that is a step of a workflow.
+	Within *Within
+
 	// Stdout and Stderr, when set, receive the redacted output as it comes, and the Result keeps
 	// none of it. When nil the Result holds it, at most [OutputCap] bytes each.
 	Stdout, Stderr io.Writer
+}
+
+// Within says of which workflow a call is a step, and what a person granted of it with the workflow.
+type Within struct {
+	Receipt  ReceiptID // of the workflow
+	Step     string
+	Approval ApprovalID
+	Granted  []Rule   // for the step that Subject means, and for no other
+	Subject  [32]byte // SHA-256 over all that is planned of it
 }
 
 // OutputCap bounds what is kept of a tool's stdout, and of its stderr, in bytes.
@@ -120,6 +132,9 @@ type Rule struct {
 	// Digest is SHA-256 over what the rule means, hex: a grant of it counts for no other rule of the same id.
 	Digest string `json:"digest,omitempty"`
 }
+
+// Same reports whether another rule is this one, and means the same.
+func (r Rule) Same(o Rule) bool { return r.ID == o.ID && r.Digest == o.Digest }
 
 // Request is what policy decides upon: the checked call, nothing that was not verified.
 type Request struct {

@@ -35,6 +35,8 @@ type Intent struct {
 	Client       string          `json:"client,omitempty"`
 	Dir          string          `json:"dir,omitempty"`
 	DryRun       bool            `json:"dryRun,omitempty"`
+	Within       ReceiptID       `json:"within,omitempty"` // of the workflow of which the call is a step
+	Step         string          `json:"step,omitempty"`
 	StartedAt    time.Time       `json:"startedAt"`
 }
 
@@ -78,7 +80,15 @@ type Outcome struct {
 	Standing       []GrantID     `json:"standing,omitempty"`   // by grants that stand
 	Hooks          []AskedHook   `json:"hooks,omitempty"`      // that were asked, in their order
 	HooksAsked     int           `json:"hooksAsked,omitempty"` // how many, where Hooks leaves some out
+	Steps          []StepDone    `json:"steps,omitempty"`      // of a workflow, those that were come to
 	EndedAt        time.Time     `json:"endedAt"`
+}
+
+// StepDone is what became of a step of a workflow.
+type StepDone struct {
+	Step    string    `json:"step"`
+	Receipt ReceiptID `json:"receipt,omitempty"` // "" where the call could not be made
+	Status  Status    `json:"outcome"`
 }
 
 // AskedHook is a hook that was asked about a call.

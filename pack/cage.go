@@ -14,6 +14,7 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 		"type":         choice(r.source, "type", backends, &b.Type),
 		"command":      r.command(&b.Command),
 		"args":         func(n ast.Node) { at.args = n; r.texts("args", &b.Args)(n) },
+		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.word("cwdFromInput", inputName(), &b.CwdFromInput),
 		"env":          r.env(m),
 	})
@@ -28,6 +29,11 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 			r.fault(tokenOf(n), "backend agent is for built-in packs: it is what an agent does by itself")
 		case seen["command"] || seen["args"] || seen["env"]:
 			r.fault(tokenOf(n), "backend agent runs nothing, and has neither command nor args nor env")
+		}
+	case "workflow":
+		m.Isolation = Workflow
+		if seen["command"] || seen["args"] || seen["env"] || seen["cwdFromInput"] {
+			r.fault(tokenOf(n), "backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
 		r.fault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)

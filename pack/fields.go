@@ -29,7 +29,7 @@ var (
 	reversibilities = map[string]Reversibility{"readOnly": NothingDone, "read_only": NothingDone, "readonly": NothingDone,
 		"reversible": Reversible, "externallyReversible": ExternallyReversible, "irreversible": Irreversible}
 	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM, "none": Open}
-	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent"}
+	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
 )
 
 // word reads a string of the given grammar.

@@ -107,6 +107,18 @@
 // In built-in packs a capability of backend: {type: agent} is what an agent does by itself, with tools of its own: the gate
 // decides such a call and runs nothing. Its path inputs need not exist.
 //
+// # Workflows
+//
+//	backend:
+//	  type: workflow
+//	  steps:                                # 1 to 16, in their order
+//	    - {id: look, call: git.status, input: {repo: "{{ input.repo }}"}, onFailure: continue} # abort unless said
+//	    - {id: tell, call: system.echo, input: {message: "{{ steps.look.stdout }}"}}
+//
+// Each step is a call of its own. A value that is nothing but {{ input.x }} is that input, typed, and left out where it has no value;
+// within a text it is a word. {{ steps.x.stdout }} is what an earlier step wrote, redacted, without its last newline. The class,
+// risk and reversibility that the manifest states are no milder than those of any step, or the call is refused.
+//
 // # Schema
 //
 // inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Some are ours:
@@ -179,11 +191,12 @@ type Isolation string
 
 // The isolations. This version runs Jail alone.
 const (
-	Builtin Isolation = "builtin"
-	Jail    Isolation = "jail"
-	MicroVM Isolation = "microvm"
-	Open    Isolation = "none"  // needs a waiver that policy names
-	Agent   Isolation = "agent" // whoever asks runs it: the gate only decides. Of backend agent, in built-in packs alone
+	Builtin  Isolation = "builtin"
+	Jail     Isolation = "jail"
+	MicroVM  Isolation = "microvm"
+	Open     Isolation = "none"     // needs a waiver that policy names
+	Workflow Isolation = "workflow" // each of its steps has its own. Of backend workflow alone
+	Agent    Isolation = "agent"    // whoever asks runs it: the gate only decides. Of backend agent, in built-in packs alone
 )
 
 // Pack is one parsed manifest file.

@@ -38,6 +38,7 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
+	Steps        []step   `json:"steps,omitempty"` // of a workflow
 }
 
 type sandbox struct {
@@ -120,8 +121,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, input, write, hide, egress, preview, argv ast.Node
-	inject                                                            map[ast.Node]*inject
+	backend, sandbox, args, steps, input, write, hide, egress, preview, argv ast.Node
+	inject                                                                   map[ast.Node]*inject
 }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
@@ -146,6 +147,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 	if c.schema != nil {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
+		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = r.egress(&at, &m, c.schema)

@@ -337,6 +337,7 @@ func TestBuiltinPacksMayMore(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
+	f.Add([]byte(flow(twoSteps)))
 	for _, name := range []string{"../packs/git/pack.yaml", "../packs/base/pack.yaml"} {
 		if data, err := os.ReadFile(name); err == nil {
 			f.Add(data)
@@ -359,7 +360,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, c := range p.Capabilities {
-			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || c.Isolation != Jail || c.Command == "" {
+			runs := c.Isolation == Jail && c.Command != "" || c.Isolation == Workflow && c.StepCount() > 0
+			if c.ID == "" || len(c.Digest) != 64 || c.SideEffect == "" || !runs {
 				t.Errorf("incomplete: %+v", c)
 			}
 			places, err := c.Egress(map[string]any{"url": "https://a.example/", "host": "::1"})

@@ -25,6 +25,7 @@ type capability struct {
 	Isolation     string              `json:"isolation"`
 	Digest        string              `json:"digest"`
 	Command       string              `json:"command,omitempty"`
+	Absent        bool                `json:"absent,omitempty"`  // its program is not on this machine
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
 	Egress        []string            `json:"egress,omitempty"` // as the manifest has it
@@ -59,6 +60,9 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 						kind := c.SideEffect
 						if c.Isolation == string(pack.Agent) {
 							kind += ", the agent's own"
+						}
+						if c.Absent {
+							kind += ", not installed"
 						}
 						fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
 					}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -156,8 +156,16 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 		}
 	}
 	slices.Sort(commands)
+	var absent []string
 	for _, command := range slices.Compact(commands) {
+		if !j.Installed(command) {
+			absent = append(absent, command)
+			continue
+		}
 		tools = append(tools, examineTool(ctx, j, command))
+	}
+	if len(absent) > 0 { // whoever wants none of their capabilities needs none
+		tools = append(tools, finding{"tools", info, "looked where cages look for programs: not here are " + strings.Join(absent, ", ") + ", and agents are not offered what runs them", ""})
 	}
 	return cages, tools
 }
@@ -177,9 +185,6 @@ func newCageFinding(l jail.Layer) finding {
 func examineTool(ctx context.Context, j *jail.Jail, command string) finding {
 	name, tried := "tool "+command, "planned a call of it"
 	run, err := j.Plan(ctx, bailey.Job{Command: command})
-	if _, nowhere := exec.LookPath(command); err != nil && nowhere != nil { // whoever wants none of its capabilities needs none
-		return wrong(name, warning, tried, err)
-	}
 	if err != nil {
 		return wrong(name, missing, tried, err)
 	}

@@ -31,6 +31,7 @@ const (
 	pastInput     = "its arguments do not fit the manifest of today"
 	pastSecret    = "its arguments are hidden, and do not pass the check of the manifest so"
 	pastPaths     = "its paths do not fit the manifest of today"
+	pastWorkflow  = "a workflow is decided with its steps, each of which has a receipt of its own"
 	pastEgress    = "the receipt lacks a place that the manifest of today reaches"
 	pastCage      = "its receipt names no cage"
 	otherManifest = "its manifest is another today"
@@ -57,6 +58,10 @@ func (h historian) past(r ledger.Record) policy.Past {
 	m, err := h.catalog.Lookup(in.Capability)
 	if err != nil {
 		p.Unknown = pastGone
+		return p
+	}
+	if m.Isolation == pack.Workflow {
+		p.Unknown = pastWorkflow
 		return p
 	}
 	if o.ManifestDigest != m.Digest {

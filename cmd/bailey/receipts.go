@@ -28,6 +28,8 @@ type receiptRow struct {
 	Door       string              `json:"door"`
 	Reason     string              `json:"reason,omitempty"`
 	DryRun     bool                `json:"dryRun"`
+	Within     bailey.ReceiptID    `json:"within,omitempty"` // of the workflow of which it is a step
+	Step       string              `json:"step,omitempty"`
 	StartedAt  time.Time           `json:"startedAt"`
 }
 
@@ -50,7 +52,8 @@ func newReceiptList(p ledger.Page) receiptList {
 func newReceiptRow(r ledger.Record) receiptRow {
 	row := receiptRow{
 		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
-		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, StartedAt: r.Intent.StartedAt,
+		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, Within: r.Intent.Within, Step: r.Intent.Step,
+		StartedAt: r.Intent.StartedAt,
 	}
 	o := r.Outcome
 	if o == nil {
@@ -70,6 +73,14 @@ func newReceiptRow(r ledger.Record) receiptRow {
 func (r receiptRow) status() string { return string(r.Outcome) + dryRun(r.DryRun) }
 
 func dryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
+
+// below says of which workflow a call is a step.
+func (r receiptRow) below() string {
+	if r.Within == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (step %s of %s)", r.Step, r.Within)
+}
 
 // why is the last column of a list: the rule of what went well, the reason of what did not.
 func (r receiptRow) why() string {
@@ -139,7 +150,7 @@ func (a *app) showVerb() *cobra.Command {
 func (a *app) listed(l receiptList) {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, r := range l.Receipts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)), r.status(), cell(r.why()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, cell(string(r.Capability)+r.below()), r.status(), cell(r.why()))
 	}
 	w.Flush()
 	switch {

@@ -323,7 +323,9 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"capabilities": func(context.Context, gateway.Query, bailey.Call) (any, error) {
 			list := capabilityList{Capabilities: []capability{}}
 			for _, m := range s.shelf.Active() {
-				list.Capabilities = append(list.Capabilities, newCapability(m, false))
+				c := newCapability(m, false)
+				c.Absent = m.Command != "" && !s.shelf.installed(m.Command)
+				list.Capabilities = append(list.Capabilities, c)
 			}
 			return list, nil
 		},

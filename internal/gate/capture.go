@@ -34,7 +34,11 @@ func (c *course) capture(to io.Writer, more func(n int)) *capture {
 		to = io.MultiWriter(to, &p.buf)
 	}
 	p.limit = &limited{w: to, left: bailey.OutputCap}
-	p.redact = c.Redactor.Writer(c.call.Session.ID, p.limit)
+	if _, workflow := c.run.(*chain); workflow {
+		p.redact = clean{p.limit}
+	} else {
+		p.redact = c.Redactor.Writer(c.call.Session.ID, p.limit)
+	}
 	return p
 }
 

@@ -140,6 +140,9 @@ func (c *course) check(ctx context.Context) (err error) {
 
 // plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
 func (c *course) plan(ctx context.Context) error {
+	if c.manifest.Isolation == pack.Workflow && !c.call.Own {
+		return c.chain(ctx)
+	}
 	isolation := c.manifest.Isolation
 	if c.call.Own {
 		isolation = pack.Agent
@@ -186,6 +189,9 @@ func (c *course) request() bailey.Request {
 
 func (c *course) decide(context.Context) error {
 	c.decision = c.Policy.Decide(c.request())
+	if ch, ok := c.run.(*chain); ok {
+		c.decision = ch.foreseen(c.decision)
+	}
 	return c.denial(c.decision)
 }
 
@@ -243,6 +249,10 @@ func (c *course) approve(ctx context.Context) error {
 		return theirs(c.manifest.ID) // before anybody is asked
 	}
 	if c.decision.Effect != bailey.Ask {
+		return nil
+	}
+	if c.granted = c.vouched(); len(c.granted) > 0 {
+		c.approval = c.call.Within.Approval
 		return nil
 	}
 	err := c.foresee(ctx)

@@ -27,6 +27,7 @@ type world struct {
 	outcomes []bailey.Outcome
 
 	profile, environment string
+	leads                string // where paths lead by now
 
 	takeErr error
 	left    Allowance // without Settle
@@ -82,7 +83,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -161,6 +162,51 @@ const fetching = `
       - {name: plain, env: PLAIN}
       - {name: token, env: TOKEN, inject: {to: ["api.example:443"], headers: [Authorization], query: [key]}}
     inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
+`
+
+// chained are workflows: one whose steps are known beforehand, one whose last takes what the first wrote.
+const chained = `
+  - name: both
+    description: say two things
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}", dir: "{{ input.dir }}"}}
+        - {id: two, call: t.echo, input: {word: "and {{ input.word }}"}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}, dir: {type: string, format: path}}, required: [word]}
+  - name: relay
+    description: say what was said
+    backend:
+      type: workflow
+      steps:
+        - {id: one, call: t.echo, input: {word: "{{ input.word }}"}, onFailure: continue}
+        - {id: two, call: t.echo, input: {word: "{{ steps.one.stdout }}"}}
+        - {id: three, call: t.echo, input: {word: last}}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+  - name: nested
+    description: a workflow of workflows
+    backend: {type: workflow, steps: [{id: one, call: t.both, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: meek
+    description: says less of itself than its step does
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: putting
+    description: has a step that shows what it would do
+    backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
 `
 
 func call() bailey.Call {
@@ -353,7 +399,7 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 		return bailey.Place{}, p.placeErr
 	}
 	f, err := os.Open(p.t.TempDir())
-	return bailey.Place{Input: in.Name, Path: "/real" + path, File: f, Write: in.Write}, err
+	return bailey.Place{Input: in.Name, Path: "/real" + p.leads + path, File: f, Write: in.Write}, err
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -50,7 +51,10 @@ func (c *course) loose(p bailey.Place) bool {
 
 // contents says of the files and directories that the call names whether they are what they were when it was asked about.
 func (c *course) contents() string {
+	ch, workflow := c.run.(*chain)
 	switch {
+	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.bound && l.places }):
+		return bailey.NotBound
 	case len(c.places) == 0:
 		return bailey.NoContents
 	case len(c.files) == len(c.places) || c.manifest.Covers():

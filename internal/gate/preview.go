@@ -31,6 +31,9 @@ const maxLooking = 4
 // foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
 // looked at. A call that cannot be shown cannot be asked about.
 func (c *course) foresee(ctx context.Context) (err error) {
+	if _, workflow := c.run.(*chain); workflow { // a step that has anything to keep or to show is asked about by itself
+		return nil
+	}
 	if err = c.freeze(ctx); err != nil {
 		return err
 	}

@@ -73,8 +73,7 @@ func (c *course) stillAsked() (policy string, err error) {
 	d := c.Policy.Decide(r)
 	if d.Effect == bailey.Ask {
 		for _, now := range d.Asks {
-			same := func(was bailey.Rule) bool { return was.ID == now.ID && was.Digest == now.Digest }
-			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, same) {
+			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, now.Same) {
 				c.decision = bailey.Decision{Rules: d.Rules, Policy: d.Policy, Reason: d.Reason}
 				return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s was rewritten while a person was asked", now.ID),
 					Hint: "call again, so that a person answers the rule of now"}

@@ -25,6 +25,9 @@ func (c *course) intent() bailey.Intent {
 		Organisation: p.Organisation, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
 		Door: c.call.Door, Client: clip(c.hide(c.call.Client), 200), Dir: clip(c.hide(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
+	if w := c.call.Within; w != nil {
+		i.Within, i.Step = w.Receipt, w.Step
+	}
 	if len(c.call.Input) > 0 {
 		var whole []byte
 		if i.Input, whole = inline(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
@@ -76,6 +79,9 @@ func (c *course) outcome() bailey.Outcome {
 	}
 	if c.run != nil {
 		cage := c.cage()
+		if ch, ok := c.run.(*chain); ok {
+			o.Steps = ch.done
+		}
 		o.Reaches = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.String()) })
 		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
 		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)

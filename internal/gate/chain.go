@@ -1,0 +1,251 @@
+package gate
+
+import (
+	"cmp"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// chain is the run of a workflow. Its steps are calls of their own, each of which walks the line from its intent to its
+// outcome: a workflow gets nothing done that its steps would not. What is known of them beforehand is decided beforehand too, so that a
+// person is asked once, about all of it. A step that takes what an earlier one wrote, shows what it would do, reads files or
+// borrows is asked about when its turn comes.
+type chain struct {
+	*course
+	steps []link
+	asks  []bailey.Rule // of the steps that are asked about with the workflow
+	done  []bailey.StepDone
+}
+
+// link is a step, and what was foreseen of it.
+type link struct {
+	pack.Step
+	decision bailey.Decision
+	subject  [sha256.Size]byte
+	bound    bool // the workflow's own question says all that matters of it
+	places   bool
+}
+
+// chain plans a workflow in place of a run.
+func (c *course) chain(ctx context.Context) error {
+	if c.call.Within != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is a workflow, and no step of another", c.manifest.ID), Hint: "name the steps themselves"}
+	}
+	paths := map[string]string{}
+	for _, p := range c.places {
+		paths[p.Input] = p.Path
+	}
+	ch := &chain{course: c}
+	c.argv = nil
+	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Dir: c.call.Dir, Session: c.call.Session.ID}
+	for i := range c.manifest.StepCount() {
+		s, err := c.manifest.Step(i, c.input, paths, nil)
+		l := link{Step: s}
+		said := "with what an earlier step wrote"
+		if err == nil && !s.Late {
+			said, err = ch.foretell(ctx, &l)
+		}
+		if err == nil {
+			err = ch.noMilder(s.Call)
+		}
+		if err != nil {
+			return &bailey.Error{Kind: bailey.KindOf(err), Message: fmt.Sprintf("step %s, %s", s.ID, s.Call), Hint: bailey.HintOf(err), Err: err}
+		}
+		ch.steps = append(ch.steps, l)
+		c.argv = append(c.argv, fmt.Sprintf("%s: %s: %s", s.ID, s.Call, said))
+	}
+	c.closeRun()
+	c.run = ch
+	return nil
+}
+
+// noMilder refuses a workflow that says less of itself than a step does.
+func (ch *chain) noMilder(id bailey.CapabilityID) error {
+	m, err := ch.Catalog.Lookup(id)
+	if err != nil {
+		return err
+	}
+	if what := ch.manifest.Milder(m); what != "" {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "the workflow says " + what, Hint: "a manifest states no less than its steps do"}
+	}
+	return nil
+}
+
+// call is a step as a call.
+func (ch *chain) callOf(s pack.Step) bailey.Call {
+	call := ch.course.call
+	call.Capability, call.Input, call.Text = s.Call, s.Input, false
+	call.Stdout, call.Stderr = nil, nil
+	call.Patience = bailey.Endless // a step that came back as another call would have those before it done twice
+	call.Within = &bailey.Within{Receipt: ch.receipt, Step: s.ID}
+	return call
+}
+
+// foretell walks a step as far as can be without doing anything, and says what it would run.
+func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error) {
+	err = ch.look(ctx, ch.callOf(l.Step), func(c *course) {
+		l.decision, l.subject, l.places = c.Policy.Decide(c.request()), c.subject(), len(c.places) > 0
+		l.bound = len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
+		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
+		if c.job.Dir != "" {
+			said += " in " + c.job.Dir
+		}
+	})
+	return said, err
+}
+
+// isFile tells a place whose content an answer would have to bind.
+func isFile(p bailey.Place) bool {
+	info, err := p.File.Stat()
+	return err != nil || !info.IsDir()
+}
+
+// subject is all of a planned call that an answer is about: a step that is another by its turn is asked about anew.
+func (c *course) subject() [sha256.Size]byte {
+	var paths []string
+	for _, p := range c.places {
+		paths = append(paths, p.Input+"="+p.Path)
+	}
+	text, _ := json.Marshal([]any{c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest}) // texts
+	return sha256.Sum256(text)
+}
+
+// foreseen adds what was decided of the steps to the decision on the workflow: the strictest holds.
+func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
+	ch.asks = nil
+	for _, l := range ch.steps {
+		switch {
+		case l.Late || d.Effect == bailey.Deny:
+		case l.decision.Effect == bailey.Deny:
+			d = l.decision
+			d.Reason = "step " + l.ID + ": " + cmp.Or(d.Reason, "no rule allows this")
+		case l.decision.Effect == bailey.Ask && l.bound:
+			for _, rule := range l.decision.Asks {
+				if !slices.ContainsFunc(ch.asks, rule.Same) {
+					ch.asks = append(ch.asks, rule)
+				}
+			}
+		}
+	}
+	if len(ch.asks) == 0 || d.Effect == bailey.Deny {
+		return d
+	}
+	if d.Effect == bailey.Allow {
+		d = bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason, Policy: d.Policy}
+		return d
+	}
+	for _, rule := range ch.asks {
+		if !slices.ContainsFunc(d.Asks, rule.Same) {
+			d.Asks = append(slices.Clone(d.Asks), rule)
+		}
+	}
+	return d
+}
+
+// vouched are the rules that a person granted for this very step with its workflow; none where it is another step by now, or
+// anything beyond those asks.
+func (c *course) vouched() (granted []bailey.RuleID) {
+	w := c.call.Within
+	if w == nil || c.changed || w.Subject != c.subject() || len(w.Granted) == 0 {
+		return nil
+	}
+	for _, rule := range c.decision.Asks {
+		if !slices.ContainsFunc(w.Granted, rule.Same) {
+			return nil
+		}
+		granted = append(granted, rule.ID)
+	}
+	return granted
+}
+
+func (ch *chain) Cage() bailey.Cage { return bailey.Cage{Kind: "workflow"} }
+
+func (ch *chain) Close() error { return nil }
+
+// Start makes the calls, in their order. It ends with the first that fails, but for one that says that the next goes on.
+func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	if ch.manifest.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ch.manifest.Timeout)
+		defer cancel()
+	}
+	wrote := map[string]string{}
+	for i, l := range ch.steps {
+		res := ch.step(ctx, i, l, wrote)
+		ch.done = append(ch.done, bailey.StepDone{Step: l.ID, Receipt: res.Receipt, Status: res.Status})
+		wrote[l.ID] = string(res.Stdout)
+		if err := tell(s.Stdout, l, res); err != nil {
+			return bailey.Exit{Code: 1}, err
+		}
+		switch {
+		case context.Cause(ctx) != nil:
+			return bailey.Exit{Code: 1, TimedOut: ctx.Err() == context.DeadlineExceeded}, nil
+		case res.Err != nil && !l.Continue:
+			_, err := fmt.Fprintf(s.Stdout, "the workflow ends with step %s; %d of %d were done\n", l.ID, i, len(ch.steps))
+			return bailey.Exit{Code: 1}, err
+		}
+	}
+	return bailey.Exit{}, nil
+}
+
+func (ch *chain) step(ctx context.Context, i int, l link, wrote map[string]string) bailey.Result {
+	one := l.Step
+	if one.Late {
+		paths := map[string]string{}
+		for _, p := range ch.places {
+			paths[p.Input] = p.Path
+		}
+		var err error
+		if one, err = ch.manifest.Step(i, ch.input, paths, func(id string) (string, error) { return wrote[id], nil }); err != nil {
+			return bailey.Result{Status: bailey.Failed, Err: err}
+		}
+	}
+	call := ch.callOf(one)
+	if l.bound && !l.Late {
+		call.Within.Approval, call.Within.Subject = ch.approval, l.subject
+		for _, rule := range ch.asks {
+			if slices.Contains(ch.granted, rule.ID) {
+				call.Within.Granted = append(call.Within.Granted, rule)
+			}
+		}
+	}
+	return ch.Gate.Do(ctx, call)
+}
+
+// tell writes what became of a step. All of it passed the redactor already.
+func tell(w io.Writer, l link, res bailey.Result) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "step %s: %s: %s", l.ID, l.Call, res.Status)
+	if res.Receipt != "" {
+		fmt.Fprintf(&b, ", receipt %s", res.Receipt)
+	}
+	b.WriteByte('\n')
+	for _, out := range [][]byte{res.Stdout, res.Stderr} {
+		if b.Write(out); len(out) > 0 && !bytes.HasSuffix(out, []byte("\n")) {
+			b.WriteByte('\n')
+		}
+	}
+	if res.Err != nil {
+		fmt.Fprintf(&b, "%s\n", res.Err)
+		if hint := bailey.HintOf(res.Err); hint != "" {
+			fmt.Fprintf(&b, "what to do: %s\n", hint)
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// clean passes on what was redacted already: its tokens are this session's own, and would be taken for text that looks like one.
+type clean struct{ io.Writer }
+
+func (clean) Close() error { return nil }
+func (clean) Count() int   { return 0 }

@@ -1,0 +1,251 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// step is one call of a workflow as written.
+type step struct {
+	ID       string         `json:"id"`
+	Call     string         `json:"call"`
+	Input    map[string]any `json:"input,omitempty"`    // strings are templates
+	Continue bool           `json:"continue,omitempty"` // when it fails the next one goes on
+}
+
+// Step is one call of a workflow, rendered.
+type Step struct {
+	ID       string
+	Call     bailey.CapabilityID
+	Input    map[string]any
+	Continue bool
+	Late     bool // it takes what an earlier step wrote, so what it does is not known before that ran
+}
+
+// maxSteps bounds a workflow, maxWrote what a step takes of another's output, in bytes.
+const (
+	maxSteps = 16
+	maxWrote = 32 << 10
+)
+
+var (
+	stepID   = lazy(`^[a-z][a-z0-9-]{0,31}$`)
+	fullID   = lazy(`^[a-z][a-z0-9-]{0,63}\.[a-z][a-z0-9_-]{0,63}$`)
+	stepWord = lazy(`\{\{ *(?:input\.([A-Za-z_][A-Za-z0-9_-]*)|steps\.([a-z][a-z0-9-]*)\.stdout) *\}\}`)
+)
+
+// steps reads the calls of a workflow, which speak of inputs and of each other.
+func (r *reader) steps(at *nodes, m *manifest, s *schema) {
+	if m.Backend.Type != "workflow" {
+		if at.steps != nil {
+			r.fault(tokenOf(at.steps), "steps are for backend workflow")
+		}
+		return
+	}
+	if at.steps == nil {
+		r.fault(tokenOf(at.backend), "backend workflow wants steps")
+		return
+	}
+	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil, "credentials": len(m.Credentials) > 0, "argvPattern": at.argv != nil} {
+		if there {
+			r.fault(tokenOf(at.backend), "a workflow has no %s: each of its steps has its own", what)
+		}
+	}
+	for _, name := range s.names {
+		if s.props[name].secretive() {
+			r.fault(tokenOf(at.input), "input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
+		}
+	}
+	for _, item := range r.items(at.steps, "steps") {
+		m.Backend.Steps = append(m.Backend.Steps, r.step(item, m, s))
+	}
+	if n := len(m.Backend.Steps); n == 0 || n > maxSteps {
+		r.fault(tokenOf(at.steps), "a workflow has 1 to %d steps", maxSteps)
+	}
+}
+
+func (r *reader) step(n ast.Node, m *manifest, s *schema) step {
+	var one step
+	failure := "abort"
+	var input ast.Node
+	seen := r.fields(n, "a step", map[string]func(ast.Node){
+		"id":        r.word("id", stepID(), &one.ID),
+		"call":      r.word("call", fullID(), &one.Call),
+		"input":     func(n ast.Node) { input = n },
+		"onFailure": choice(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"}, &failure),
+	})
+	r.need(n, "a step", seen, "id", "call")
+	one.Continue = failure == "continue"
+	before := func(id string) bool {
+		return slices.ContainsFunc(m.Backend.Steps, func(o step) bool { return o.ID == id })
+	}
+	if before(one.ID) {
+		r.fault(tokenOf(n), "step %s stands here twice", one.ID)
+	}
+	if input == nil {
+		return one
+	}
+	tree, ok := r.tree(input).(map[string]any)
+	if !ok {
+		r.wants(input, "input", "names and values")
+		return one
+	}
+	one.Input = tree
+	for _, name := range keys(tree) {
+		for _, text := range stepTexts(tree[name]) {
+			if what := stepFault(text, s, before); what != "" {
+				r.fault(tokenOf(input), "input %s of step %s: %s", clip(name), one.ID, what)
+			}
+		}
+		if !stepValue(tree[name]) {
+			r.fault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words", clip(name), one.ID)
+		}
+	}
+	return one
+}
+
+func stepValue(v any) bool {
+	switch v := v.(type) {
+	case string, bool, json.Number:
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { _, word := e.(string); return !word })
+	}
+	return false
+}
+
+func stepTexts(v any) (list []string) {
+	switch v := v.(type) {
+	case string:
+		list = append(list, v)
+	case []any:
+		for _, e := range v {
+			list = append(list, stepTexts(e)...)
+		}
+	}
+	return list
+}
+
+// stepFault says what is wrong with a template of a step, "" when nothing is.
+func stepFault(text string, s *schema, before func(id string) bool) string {
+	for _, found := range stepWord().FindAllStringSubmatch(text, -1) {
+		switch in := s.props[found[1]]; {
+		case found[2] != "" && !before(found[2]):
+			return fmt.Sprintf("step %s does not come before it", found[2])
+		case found[2] == "" && in == nil:
+			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], near(found[1], s.names))
+		case found[2] == "" && found[0] != text && !in.only("string", "integer", "number", "boolean"):
+			return fmt.Sprintf("input.%s is no word to stand in a text", found[1])
+		}
+	}
+	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") || strings.Contains(rest, "}}") {
+		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", clip(text))
+	}
+	return ""
+}
+
+// secretive reports whether a value of this rule may be given back a secret.
+func (r *rule) secretive() (yes bool) {
+	yes = len(r.Secrets) > 0
+	r.children(func(c *rule) { yes = yes || c.secretive() })
+	return yes
+}
+
+// StepCount is how many calls a workflow has; 0 of what is none.
+func (m *Capability) StepCount() int { return len(m.spec.Backend.Steps) }
+
+// Step renders a call of a workflow. Input is checked, paths holds the canonical path of each path input that has a value.
+// Wrote is what an earlier step wrote to stdout; with nil a step that takes any of that is Late and has no input. An input of the step
+// whose placeholder is all that it is, and has no value, is left out.
+func (m *Capability) Step(i int, input map[string]any, paths map[string]string, wrote func(id string) (string, error)) (Step, error) {
+	one := m.spec.Backend.Steps[i]
+	s := Step{ID: one.ID, Call: bailey.CapabilityID(one.Call), Continue: one.Continue, Input: map[string]any{}}
+	value := func(name string) (any, bool) {
+		if path, ok := paths[name]; ok {
+			return path, true
+		}
+		v, ok := input[name]
+		return v, ok
+	}
+	for _, name := range keys(one.Input) {
+		if wrote == nil && slices.ContainsFunc(stepTexts(one.Input[name]), func(t string) bool { return usesStep(stepWord(), t) }) {
+			return Step{ID: s.ID, Call: s.Call, Continue: s.Continue, Late: true}, nil
+		}
+		v, ok, err := fillStep(one.Input[name], value, wrote)
+		if err != nil {
+			return s, err
+		}
+		if ok {
+			s.Input[name] = v
+		}
+	}
+	return s, nil
+}
+
+func usesStep(words *regexp.Regexp, text string) bool {
+	return slices.ContainsFunc(words.FindAllStringSubmatch(text, -1), func(found []string) bool { return found[2] != "" })
+}
+
+// fillStep returns a template's value; ok is false where it has none.
+func fillStep(v any, value func(string) (any, bool), wrote func(string) (string, error)) (out any, ok bool, err error) {
+	list, many := v.([]any)
+	text, word := v.(string)
+	switch {
+	case many:
+		all := []any{}
+		for _, e := range list {
+			one, ok, err := fillStep(e, value, wrote)
+			if err != nil {
+				return nil, false, err
+			}
+			if ok {
+				all = append(all, one)
+			}
+		}
+		return all, true, nil
+	case !word:
+		return v, true, nil
+	}
+	if found := stepWord().FindStringSubmatch(text); found != nil && found[0] == text && found[1] != "" {
+		out, ok = value(found[1])
+		return out, ok, nil
+	}
+	filled := stepWord().ReplaceAllStringFunc(text, func(word string) string {
+		found := stepWord().FindStringSubmatch(word)
+		if found[1] != "" {
+			v, _ := value(found[1])
+			return stepText(v)
+		}
+		said, werr := wrote(found[2])
+		if werr == nil && len(said) > maxWrote {
+			werr = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("step %s wrote %d bytes, more than the %d that another takes", found[2], len(said), maxWrote)}
+		}
+		if werr != nil && err == nil {
+			err = werr
+		}
+		return strings.TrimSuffix(said, "\n")
+	})
+	return filled, true, err
+}
+
+// stepText is a value within a text; one that is left out is nothing.
+func stepText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
