@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -46,6 +47,7 @@ const (
 	maxFiles      = 64
 	maxIndex      = 32 << 10 // bytes, the signature's included
 	maxPath       = 200      // characters
+	noteHash      = 4        // bytes of the key's hash before a note's signature
 	onlyMode      = "0644"
 )
 
@@ -131,7 +133,8 @@ func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
 		end := bytes.IndexByte(line, '\n')
 		name, code, _ := strings.Cut(string(line[:max(end, 0)]), " ")
 		sum, err := base64.StdEncoding.Strict().DecodeString(code)
-		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil || base64.StdEncoding.EncodeToString(sum) != code {
+		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil || len(sum) != noteHash+ed25519.SignatureSize ||
+			string(line[:end]) != name+" "+base64.StdEncoding.EncodeToString(sum) {
 			return nil, broken("the signature's line cannot be read")
 		}
 		b.Signer, b.signature = name, "— "+name+" "+code+"\n"
