@@ -134,8 +134,8 @@ func TestTamperedBundles(t *testing.T) {
 		"a signature spelt anew":    {swap("=\n\n", "\n\n"), "signature's line cannot be read"},
 		"spaces before a signature": {swap("— author ", "— author  "), "signature's line cannot be read"},
 
-		"an empty signature":        {swap(signatureOf(t, good), "— author\n"), "signature's line cannot be read"},
-		"a short signature":         {swap(signatureOf(t, good), "— author AAAA\n"), "signature's line cannot be read"},
+		"an empty signature": {swap(signatureOf(t, good), "— author\n"), "signature's line cannot be read"},
+		"a short signature":  {swap(signatureOf(t, good), "— author AAAA\n"), "signature's line cannot be read"},
 
 		// All that follows is signed by a key that is trusted.
 		"a path twice":           {sign(head+line("pack.yaml", yaml)+line("pack.yaml", yaml), yaml+yaml), "pack.yaml stands twice"},
