@@ -31,7 +31,11 @@ func Diff(old, now *Pack) []Change {
 	for _, c := range now.Capabilities {
 		was, ok := before[c.ID]
 		if !ok {
-			list = append(list, Change{c.ID, "new", fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk, c.Reversibility, c.Command)})
+			runs := c.Command
+			if runs == "" {
+				runs = text(c.spec.Backend)
+			}
+			list = append(list, Change{c.ID, "new", fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk, c.Reversibility, runs)})
 			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
 				continue
 			}
