@@ -185,6 +185,7 @@ type Job struct {
 	Dir        string   // working directory inside the cage; "" is the cage's HOME
 	Places     []Place
 	Read       []string // absolute paths of the tool's own that it may read
+	Libs       []string // directories whose shared objects it may load while it runs
 	Exec       []string // helpers the tool may execute, absolute
 	Hide       []string // files below a read-only place that the tool finds empty, absolute
 	NeedsProc  bool

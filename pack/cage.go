@@ -73,6 +73,7 @@ func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 		"ro":   r.paths("ro", &s.Read),
 		"rw":   func(n ast.Node) { at.write = n },
 		"hide": func(n ast.Node) { at.hide = n },
+		"libs": r.libs(s),
 		"exec": func(n ast.Node) {
 			r.paths("exec", &s.Exec)(n)
 			if len(s.Exec) > 0 && !r.builtin {

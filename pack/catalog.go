@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"bailey"
 )
@@ -32,14 +33,10 @@ func load(fsys fs.FS, builtin bool) (*Catalog, error) {
 	}
 	c := &Catalog{byID: map[string]*Capability{}}
 	tools, packs := map[string]bailey.CapabilityID{}, map[string]string{}
-	for _, name := range files {
-		data, err := read(fsys, name)
-		if err != nil {
-			return nil, err
-		}
-		p, err := parse(name, data, builtin)
-		if err != nil {
-			return nil, err
+	for i, parsed := range parseAll(fsys, files, builtin) {
+		name, p := files[i], parsed.pack
+		if parsed.err != nil {
+			return nil, parsed.err
 		}
 		if first, ok := packs[p.Name]; ok {
 			return nil, conflict("pack %s stands in %s and in %s", p.Name, first, name)
@@ -51,6 +48,28 @@ func load(fsys fs.FS, builtin bool) (*Catalog, error) {
 	}
 	c.ids = keys(c.byID)
 	return c, nil
+}
+
+type parsed struct {
+	pack *Pack
+	err  error
+}
+
+// parseAll reads the files side by side: every start of a gateway waits for it.
+func parseAll(fsys fs.FS, files []string, builtin bool) []parsed {
+	all := make([]parsed, len(files))
+	var wait sync.WaitGroup
+	for i, name := range files {
+		wait.Go(func() {
+			data, err := read(fsys, name)
+			if err == nil {
+				all[i].pack, err = parse(name, data, builtin)
+			}
+			all[i].err = err
+		})
+	}
+	wait.Wait()
+	return all
 }
 
 // read returns a manifest's bytes, at most one more than [parse] accepts.

@@ -15,6 +15,7 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		Args:       slices.Clone(args),
 		Places:     slices.Clone(places),
 		Read:       slices.Clone(m.spec.Sandbox.Read),
+		Libs:       slices.Clone(m.spec.Sandbox.Libs),
 		Exec:       slices.Clone(m.spec.Sandbox.Exec),
 		NeedsProc:  m.spec.Sandbox.Proc,
 		Limits:     bailey.Limits{MemoryBytes: m.spec.Sandbox.Memory << 20, Tasks: int(m.spec.Sandbox.Tasks)},

@@ -26,7 +26,8 @@
 //
 // A tool writes nowhere but below the path inputs that fs.rw names, as rw: ["{{ input.to }}"], and only in a
 // capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
-// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place.
+// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place. fs.libs of a built-in pack names
+// directories of shared objects that the tool loads while it runs, as Python's modules: nothing maps code from what is in ro.
 //
 // # Egress
 //

@@ -45,6 +45,7 @@ type sandbox struct {
 	Read   []string `json:"ro,omitempty"`
 	Write  []string `json:"rw,omitempty"`   // names of path inputs
 	Hide   []hidden `json:"hide,omitempty"` // sorted out when the inputs are known
+	Libs   []string `json:"libs,omitempty"`
 	Exec   []string `json:"exec,omitempty"`
 	Memory int64    `json:"memoryMiB,omitempty"`
 	Tasks  int64    `json:"tasks,omitempty"`

@@ -153,6 +153,7 @@ func TestParseRefuses(t *testing.T) {
 		{"climbing hide", "rw: []", `hide: ["{{ input.dir }}/../x"]`, "hide wants a path below"},
 		{"hide of two", "rw: []", `hide: ["{{ input.dir }}/{{ input.dir }}"]`, "hide wants a path below"},
 		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
+		{"libs", "exec: []", "libs: [/usr/lib]", "only built-in packs name directories of libraries"},
 		{"stdin", "timeout: 30s", "stdin: text", "this version cannot pass stdin: text"},
 		{"preview of another shape", "timeout: 30s", "preview: [ls]", "10:14: preview wants a mapping, found a list"},
 		{"preview without a command line", "timeout: 30s", "preview: {timeout: 1s}", "preview wants args"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -20,10 +21,18 @@ const (
 
 // schema is a compiled inputSchema.
 type schema struct {
-	root    *rule
-	props   map[string]*rule // the inputs, $ref followed
-	names   []string         // sorted
-	verdict func(input map[string]any) error
+	root  *rule
+	props map[string]*rule                                 // the inputs, $ref followed
+	names []string                                         // sorted
+	judge func() (func(input map[string]any) error, error) // the library's, made once it is wanted: that takes longer than all else
+}
+
+func (s *schema) verdict(input map[string]any) error {
+	judge, err := s.judge()
+	if err != nil {
+		return err
+	}
+	return judge(input)
 }
 
 // schema compiles the inputSchema at n; a capability without one takes no inputs.
@@ -50,6 +59,9 @@ func (r *reader) schema(owner, n ast.Node, m *manifest) *schema {
 		return nil
 	}
 	s, err := compile(raw)
+	if err == nil && !r.builtin { // of built-in packs a test calls every one
+		_, err = s.judge()
+	}
 	if err != nil {
 		r.fault(tokenOf(n), "inputSchema: %s", show(err.Error()))
 		return nil
@@ -110,9 +122,8 @@ func compile(raw []byte) (*schema, error) {
 		s.props[name] = p.real()
 	}
 	s.names = keys(s.props)
-	var err error
-	s.verdict, err = verdict(raw)
-	return s, err
+	s.judge = sync.OnceValues(func() (func(map[string]any) error, error) { return verdict(raw) })
+	return s, nil
 }
 
 // link compiles the patterns and sets the target of every $ref. It does not follow them.

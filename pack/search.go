@@ -40,11 +40,17 @@ func (c *Catalog) Search(question string, limit int) []Match {
 	all := c.All()
 	worth := make([][]float64, len(all)) // by capability, then word
 	having := make([]int, len(asked))
+	fields, known := make([][]field, len(all)), make([]bool, len(asked))
 	for i, m := range all {
-		fields := m.fields()
+		fields[i] = m.fields()
+		for k, word := range asked {
+			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f field) bool { return slices.Contains(f.words, word) })
+		}
+	}
+	for i := range all {
 		worth[i] = make([]float64, len(asked))
 		for k, word := range asked {
-			if worth[i][k] = bestIn(fields, word); worth[i][k] > 0 {
+			if worth[i][k] = bestIn(fields[i], word, !known[k]); worth[i][k] > 0 {
 				having[k]++
 			}
 		}
@@ -99,11 +105,12 @@ func (m *Capability) fields() []field {
 // InputNames returns the names of the inputs, sorted.
 func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
 
-func bestIn(fields []field, word string) float64 {
+// bestIn is what a word is worth to a capability. Only one that none has is taken for a misspelling.
+func bestIn(fields []field, word string, misspelt bool) float64 {
 	best := 0.0
 	for _, f := range fields {
 		for _, w := range f.words {
-			best = max(best, f.worth*likeness(word, w))
+			best = max(best, f.worth*likeness(word, w, misspelt))
 		}
 	}
 	return best
@@ -111,7 +118,7 @@ func bestIn(fields []field, word string) float64 {
 
 // likeness is 1 for the same word and 0 for another one. Beginnings count from two letters on,
 // endings such as a plural's from three, and misspellings from four.
-func likeness(asked, word string) float64 {
+func likeness(asked, word string, misspelt bool) float64 {
 	short, long := len(asked), len(word)
 	switch {
 	case asked == word:
@@ -120,7 +127,7 @@ func likeness(asked, word string) float64 {
 		return 0.5 + 0.4*float64(short)/float64(long)
 	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
 		return 0.7
-	case short >= 4 && long >= 4 && distance(asked, word) <= short/3:
+	case misspelt && short >= 4 && long >= 4 && distance(asked, word) <= short/3:
 		return 0.4
 	}
 	return 0

@@ -49,7 +49,7 @@ func TestSearchRanks(t *testing.T) {
 
 func TestSearchFindsNothing(t *testing.T) {
 	c := builtin(t)
-	for _, question := range []string{"", " ", "the of and", "kubernetes", "x", "\x00\xff", "☃", strings.Repeat("z", 1<<20)} {
+	for _, question := range []string{"", " ", "the of and", "zookeeper", "x", "\x00\xff", "☃", strings.Repeat("z", 1<<20)} {
 		if found := c.Search(question, 0); len(found) != 0 {
 			t.Errorf("%.20q finds %s", question, idsOf(found))
 		}

@@ -25,6 +25,9 @@ type kubectl struct {
 	url        string
 	audiences  []string
 	ca, secret string // files
+
+	server, namespace string
+	whole             bool // lent as a kubeconfig with the token in it
 }
 
 const (
@@ -41,6 +44,7 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 		Namespace  string   `yaml:"namespace"`
 		Account    string   `yaml:"account"`
 		Audiences  []string `yaml:"audiences"`
+		Form       string   `yaml:"form"`
 	}
 	if err := decode(&said); err != nil {
 		return nil, "", err
@@ -54,9 +58,17 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 	case !isLabel(said.Namespace) || !isLabel(said.Account):
 		return nil, "", errors.New("it wants namespace and account, as Kubernetes names them")
 	}
+	if said.Form != "" && said.Form != "token" && said.Form != "kubeconfig" {
+		return nil, "", errors.New("form is token, or kubeconfig, which has the token in it")
+	}
 	at := server.JoinPath("api/v1/namespaces", said.Namespace, "serviceaccounts", said.Account, "token")
-	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: within(dir, said.CA), secret: within(dir, said.Credential)}
-	return k, fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.Host), nil
+	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: within(dir, said.CA), secret: within(dir, said.Credential),
+		server: said.Server, namespace: said.Namespace, whole: said.Form == "kubeconfig"}
+	about := fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.Host)
+	if k.whole {
+		about += ", as a kubeconfig"
+	}
+	return k, about, nil
 }
 
 // isLabel holds for names of Kubernetes (RFC 1123), which make up a path here.
@@ -81,7 +93,11 @@ type tokenRequest struct {
 func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	client, err := k.client()
+	authority, err := readTrusted(k.ca, maxTable)
+	if err != nil {
+		return Minted{}, err
+	}
+	client, err := k.client(authority)
 	if err != nil {
 		return Minted{}, err
 	}
@@ -109,15 +125,17 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 		return Minted{}, unavailable(err, "look at server and ca in "+TableName, "the API server was not reached")
 	}
 	defer res.Body.Close()
-	return k.read(res)
+	m, err := k.read(res)
+	if err == nil && k.whole {
+		token := m.Value
+		defer clear(token)
+		m.Value, err = kubeconfig(k.server, k.namespace, authority, string(token))
+	}
+	return m, err
 }
 
 // client trusts the authority of the table alone, follows no redirection and asks no proxy.
-func (k *kubectl) client() (*http.Client, error) {
-	pem, err := readTrusted(k.ca, maxTable)
-	if err != nil {
-		return nil, err
-	}
+func (k *kubectl) client(pem []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, unavailable(nil, "give the API server's certificate authority in PEM", "%s holds no certificate", k.ca)

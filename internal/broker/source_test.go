@@ -115,6 +115,25 @@ func TestKubectl(t *testing.T) {
 	if j := h.journal(); !strings.Contains(j, `"mint":"token-name"`) || !strings.Contains(j, `"lives":"`) || strings.Contains(j, value) {
 		t.Errorf("%s", j)
 	}
+	whole, err := (&kubectl{url: server.URL + "/api/v1/namespaces/web/serviceaccounts/reader/token", ca: filepath.Join(h.dir, "ca.pem"),
+		secret: filepath.Join(h.dir, "own"), server: server.URL, namespace: "web", whole: true}).Mint(t.Context(), time.Minute)
+	if err != nil || whole.ID != "token-name" {
+		t.Fatal(whole.ID, err)
+	}
+	var config struct {
+		Clusters []struct {
+			Cluster struct {
+				Server    string
+				Authority []byte `json:"certificate-authority-data"`
+			}
+		}
+		Users    []struct{ User map[string]string }
+		Contexts []struct{ Context struct{ Namespace string } }
+	}
+	if err := json.Unmarshal(whole.Value, &config); err != nil || len(config.Users) != 1 || len(config.Users[0].User) != 1 || config.Users[0].User["token"] != api.token ||
+		config.Clusters[0].Cluster.Server != server.URL || string(config.Clusters[0].Cluster.Authority) != ca || config.Contexts[0].Context.Namespace != "web" {
+		t.Errorf("%s, %v", whole.Value, err)
+	}
 	answer := func(reply func(http.ResponseWriter) bool) {
 		api.mu.Lock()
 		defer api.mu.Unlock()

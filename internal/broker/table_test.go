@@ -100,6 +100,7 @@ func TestTableRefuses(t *testing.T) {
 		"kubectl with a user":   {lease("kubectl: {server: 'https://u:p@x', ca: a, credential: b, namespace: c, account: d}, approval: none"), "https://"},
 		"kubectl without a ca":  {lease("kubectl: {server: 'https://x', credential: b, namespace: c, account: d}, approval: none"), "wants ca"},
 		"kubectl elsewhere":     {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: ../x, account: d}, approval: none"), "namespace and account"},
+		"kubectl in a form":     {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: c, account: d, form: x}, approval: none"), "form is"},
 		"kubectl and more":      {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: c, account: d, exec: e}, approval: none"), "exec"},
 		"long":                  {"# " + strings.Repeat("x", maxTable), "at most"},
 		"no UTF-8":              {"# \xff", "UTF-8"},

@@ -98,7 +98,7 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 	for _, p := range job.Places {
 		read = append(read, p.Path)
 	}
-	for _, p := range job.Read {
+	for _, p := range slices.Concat(job.Read, job.Libs) {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			read = append(read, real)
 		} else if !errors.Is(err, os.ErrNotExist) { // what does not exist is left out, as in a cage

@@ -27,7 +27,7 @@ func (Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || len(job.Places)+len(job.Read)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0 || job.Limits != (bailey.Limits{}) {
+	if job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || len(job.Places)+len(job.Read)+len(job.Libs)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0 || job.Limits != (bailey.Limits{}) {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "a program without a cage was given what only a cage can hold"}
 	}
 	program, err := findUncaged(job.Command)

@@ -114,9 +114,9 @@ func (w *walk) libraries(path, real string, o object, inherited []string) error 
 
 // library adds the first file called name that fits o.
 func (w *walk) library(path, name string, o object, dirs, rpath []string) error {
-	candidates := []string{name}
+	candidates := expand([]string{name}, filepath.Dir(o.real)) // with a slash it is a path, which may begin at $ORIGIN (ld.so(8))
 	if !strings.Contains(name, "/") {
-		candidates = candidates[:0]
+		candidates = nil
 		for _, d := range dirs {
 			candidates = append(candidates, filepath.Join(d, name))
 		}

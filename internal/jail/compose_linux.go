@@ -150,6 +150,9 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	if err := r.helpers(l, job); err != nil {
 		return nil, err
 	}
+	if err := r.libs(l, job, t); err != nil {
+		return nil, err
+	}
 	for _, path := range job.Read {
 		if err := l.read(path); err != nil {
 			return nil, err

@@ -22,7 +22,9 @@ type tool struct {
 	files []toolFile // the program itself first
 	data  []toolFile // what the loader reads
 	links []link
-	env   string // the env(1) of a first line: a cage where the kernel follows that line needs it
+	dirs  []toolFile // of host libraries that were looked through: what is added there is seen
+	elf   object     // what the kernel loads in the end
+	env   string     // the env(1) of a first line: a cage where the kernel follows that line needs it
 }
 
 // use says what a file is to a tool.
@@ -112,7 +114,7 @@ func (t *tool) unchanged() bool {
 			return false
 		}
 	}
-	for _, f := range append(t.files[:len(t.files):len(t.files)], t.data...) {
+	for _, f := range slices.Concat(t.files, t.data, t.dirs) {
 		if now, err := statIdent(f.path); err != nil || now != f.id {
 			return false
 		}
@@ -122,9 +124,9 @@ func (t *tool) unchanged() bool {
 
 // examine builds a tool from its file.
 func (t *tools) examine(path string) (*tool, error) {
-	w := walk{trust: t.trust, copies: &t.copies, seen: map[string]bool{}}
+	w := t.walk("")
 	made := &tool{run: []string{path}}
-	o, err := made.follow(&w)
+	o, err := made.follow(w)
 	if err != nil {
 		return nil, unfit(made.run[0], err)
 	}
@@ -134,17 +136,27 @@ func (t *tools) examine(path string) (*tool, error) {
 			return nil, missing(path, o.interp, err)
 		}
 	}
-	w.dirs = loaderDirs(o.interp)
-	w.loader = filepath.Base(o.interp)
+	w.loads(o.interp)
 	if err := w.libraries(path, o.real, o, nil); err != nil {
 		return nil, err
 	}
-	made.files, made.links = w.files, w.links
+	made.files, made.links, made.elf = w.files, w.links, o
 	if o.interp != "" {
 		made.data = loaderData(w.loader)
 	}
 	return made, nil
 }
+
+// walk begins one, of what this interpreter loads.
+func (t *tools) walk(interp string) *walk {
+	w := &walk{trust: t.trust, copies: &t.copies, seen: map[string]bool{}}
+	if interp != "" {
+		w.loads(interp)
+	}
+	return w
+}
+
+func (w *walk) loads(interp string) { w.dirs, w.loader = loaderDirs(interp), filepath.Base(interp) }
 
 // follow visits the program and, while that is a script, its interpreter. It leaves in run what execve(2) would
 // make of them, and returns the ELF file at the end.

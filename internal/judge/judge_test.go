@@ -110,6 +110,10 @@ func TestLines(t *testing.T) {
 		{"git commit -m x", bailey.Ask, "git.commit shell.exec"}, // no rule speaks of it
 		{"git push", bailey.Ask, "git.push shell.exec"},          // it lacks inputs
 		{"git log --output=x", bailey.Ask, "shell.exec"},
+		{"kubectl get pods", bailey.Ask, "shell.exec"}, // with whose credentials, and by what configuration?
+		{"gh pr list -R o/r", bailey.Ask, "shell.exec"},
+		{"terraform validate", bailey.Ask, "shell.exec"}, // it starts what lies in the directory
+		{"helm template web sub", bailey.Ask, "shell.exec"},
 		{"sudo git status", bailey.Ask, "shell.exec"},
 		{"GIT_DIR=x git status", bailey.Ask, "shell.exec"},
 		{"git status; rm -rf x", bailey.Ask, "git.status shell.exec"},

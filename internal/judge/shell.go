@@ -63,7 +63,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	}
 	for _, m := range c.Catalog() {
 		inputs, ok := m.Match(k.Words)
-		if !ok {
+		if !ok || len(m.Wants()) > 0 { // in a cage it has what it is lent; out here it has all that is the user's
 			continue
 		}
 		for _, in := range inputs {

@@ -155,7 +155,7 @@ func (w *world) run(job bailey.Job, bare bool, places ...string) ended {
 	return w.runTo(job, bare, all, nil)
 }
 
-func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection) ended {
+func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
 	w.t.Helper()
 	n, err := egress.Plan(all)
 	if err != nil {
@@ -172,9 +172,11 @@ func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject [
 		w.t.Fatal(err)
 	}
 	job.Network = n
-	lent := bailey.Lent{Way: way}
+	lent := bailey.Lent{Way: way, Files: files}
 	for _, in := range inject {
-		job.EnvNames = append(job.EnvNames, in.Name)
+		if !slices.Contains(job.EnvNames, in.Name) {
+			job.EnvNames = append(job.EnvNames, in.Name)
+		}
 		lent.Env = append(lent.Env, in.Name+"="+in.Placeholder)
 	}
 	run, err := w.cages.Plan(w.t.Context(), job)

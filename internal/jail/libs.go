@@ -1,0 +1,116 @@
+//go:build linux
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bailey"
+)
+
+// maxLoaded bounds the shared objects of a directory with what they need: each is a mount of the cage.
+const maxLoaded = 256
+
+// libs shows the shared objects that the tool loads while it runs, as Python's extension modules, with what they need. What
+// is declared as data is noexec, and no loader maps code from there (mmap(2), EPERM); Landlock lets none of these be executed.
+func (r *run) libs(l *layout, job bailey.Job, t *tool) error {
+	for _, dir := range job.Libs {
+		loaded, err := r.jail.tools.loaded(dir, t)
+		if err != nil {
+			return err
+		}
+		if err := r.pin(job, loaded); err != nil {
+			return err
+		}
+		l.tool(loaded, false)
+	}
+	return nil
+}
+
+// loaded returns the shared objects that lie in dir and fit the program, from memory while nothing has changed. Of a
+// directory that is not there it returns none.
+func (t *tools) loaded(dir string, by *tool) (*tool, error) {
+	key := dir + "\x00" + by.elf.interp
+	t.mu.Lock()
+	known := t.known[key]
+	t.mu.Unlock()
+	if known != nil && known.unchanged() {
+		return known, nil
+	}
+	fresh, err := t.gather(dir, by.elf)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[key] = fresh // by is known, so there is a map
+	return fresh, nil
+}
+
+func (t *tools) gather(dir string, by object) (*tool, error) {
+	made := &tool{}
+	real, links, err := trace(filepath.Clean(dir))
+	if os.IsNotExist(err) {
+		return made, nil
+	}
+	var id ident
+	var entries []os.DirEntry
+	if err == nil {
+		id, err = statIdent(real)
+	}
+	if err == nil {
+		entries, err = os.ReadDir(real)
+	}
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the libraries in " + dir + " cannot be shown to the tool", Err: err,
+			Hint: "name the very directory that holds them in the manifest"}
+	}
+	made.dirs, made.links = []toolFile{{path: real, id: id}}, links
+	all := t.walk(by.interp)
+	for _, e := range entries {
+		path := filepath.Join(real, e.Name())
+		if !strings.HasSuffix(path, ".so") && !strings.Contains(path, ".so.") || !fits(path, by) {
+			continue
+		}
+		if err := t.gatherOne(all, path, by); err != nil {
+			return nil, err
+		}
+		if len(all.files) > maxLoaded {
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the libraries in %s are more than the %d that a cage takes", dir, maxLoaded),
+				Hint: "name a directory with fewer of them in the manifest"}
+		}
+	}
+	made.files, made.links = all.files, append(made.links, all.links...)
+	return made, nil
+}
+
+// gatherOne adds a shared object with all it needs. One whose libraries are not installed could not be loaded outside either,
+// and is left out.
+func (t *tools) gatherOne(all *walk, path string, by object) error {
+	w := t.walk(by.interp)
+	o, err := w.visit(path, library)
+	if err == nil {
+		err = w.libraries(path, o.real, o, by.rpath)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return unfit(path, err)
+	}
+	for _, f := range w.files {
+		if !all.seen[f.path] {
+			all.add(f, nil)
+		}
+	}
+	for _, k := range w.links {
+		if !all.seen[k.path] {
+			all.seen[k.path], all.links = true, append(all.links, k)
+		}
+	}
+	return nil
+}

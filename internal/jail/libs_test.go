@@ -1,0 +1,58 @@
+//go:build linux
+
+package jail
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"bailey"
+)
+
+// TestLoadedLibraries: of a directory come the shared objects that the program's loader would take, each with what it needs.
+func TestLoadedLibraries(t *testing.T) {
+	all := tools{}
+	ls, err := all.find("ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(ls.files, func(f toolFile) bool { return f.use == library })
+	if i < 0 {
+		t.Skip("needs a dynamic ls")
+	}
+	dir := t.TempDir()
+	copyFile(t, ls.files[i].path, filepath.Join(dir, "one.so"))
+	os.Symlink("one.so", filepath.Join(dir, "one.so.1"))
+	put(t, filepath.Join(dir, "text.so"), "no object", 0o755)
+	put(t, filepath.Join(dir, "one.py"), "", 0o644)
+	os.Mkdir(filepath.Join(dir, "sub.so"), 0o755)
+	got, err := all.loaded(dir, ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := slices.DeleteFunc(slices.Clone(got.files), func(f toolFile) bool { return filepath.Dir(f.path) != dir }); len(own) != 1 || own[0].use != library {
+		t.Errorf("of %s: %+v", dir, own)
+	}
+	if len(got.files) < 2 {
+		t.Errorf("what it needs is missing: %+v", got.files)
+	}
+	if again, _ := all.loaded(dir, ls); again != got {
+		t.Error("an unchanged directory was read again")
+	}
+	copyFile(t, ls.files[i].path, filepath.Join(dir, "two.so"))
+	if more, err := all.loaded(dir, ls); err != nil || len(more.files) != len(got.files)+1 {
+		t.Errorf("what was added is not seen: %v, %v", more, err)
+	}
+	if none, err := all.loaded(filepath.Join(dir, "none"), ls); err != nil || len(none.files) != 0 {
+		t.Errorf("a directory that is not there: %v, %v", none, err)
+	}
+	for n := range maxLoaded {
+		os.Link(filepath.Join(dir, "one.so"), filepath.Join(dir, fmt.Sprintf("%d.so", n)))
+	}
+	if _, err := all.loaded(dir, ls); bailey.KindOf(err) != bailey.Unavailable {
+		t.Errorf("a directory of any size: %v", err)
+	}
+}

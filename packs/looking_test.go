@@ -1,0 +1,250 @@
+package packs_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/pack"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// lookers are the packs that look at other systems.
+var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
+
+func lookersOf(t *testing.T) (all []*pack.Capability) {
+	t.Helper()
+	for _, m := range catalog(t).All() {
+		if slices.Contains(lookers, m.Pack) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+const lookingFile = "testdata/looking.txt"
+
+// TestLooking holds the command line of every capability, with what it must have and with all that it takes.
+func TestLooking(t *testing.T) {
+	data, err := os.ReadFile(lookingFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	tried := map[bailey.CapabilityID]bool{}
+	for line := range strings.Lines(string(data)) {
+		what, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch what {
+		case "#":
+			got.WriteString(line)
+		case ">":
+			id, input, _ := strings.Cut(text, " ")
+			tried[bailey.CapabilityID(id)] = true
+			fmt.Fprintf(&got, "%s%s", line, golden(t, bailey.CapabilityID(id), input))
+		case "$":
+			fmt.Fprintf(&got, "%s%s", line, meant(t, text))
+		}
+	}
+	for _, m := range lookersOf(t) {
+		if !tried[m.ID] {
+			t.Errorf("%s is not in %s", m.ID, lookingFile)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(lookingFile, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got.String() != string(data) {
+		t.Errorf("%s is not what the packs make of it; -update writes it anew:\n%s", lookingFile, got.String())
+	}
+}
+
+// golden is what becomes of a call: its command line, its places, what it reaches.
+func golden(t *testing.T, id bailey.CapabilityID, text string) string {
+	t.Helper()
+	var input map[string]any
+	if err := json.Unmarshal([]byte(text), &input); err != nil {
+		t.Fatal(id, err)
+	}
+	m, err := catalog(t).Lookup(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	for _, in := range m.PathInputs() {
+		if p, ok := input[in.Name].(string); ok {
+			paths[in.Name] = p
+		}
+		if in.Write {
+			t.Errorf("%s writes", id)
+		}
+	}
+	j := job(t, id, input, paths)
+	reaches, err := m.Egress(input)
+	if err != nil {
+		t.Fatal(id, err)
+	}
+	out := "  " + quoted(append([]string{m.Command}, j.Args...)) + "\n"
+	if len(reaches) > 0 {
+		out += "  reaches " + strings.Join(reaches, " ") + "\n"
+	}
+	if j.Dir != "" {
+		out += "  in " + j.Dir + "\n"
+	}
+	return out
+}
+
+func quoted(words []string) string {
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \"'$&;|<>()[]{}*?\\!") {
+			words[i] = fmt.Sprintf("%q", w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// meant lists the calls that a command line stands for.
+func meant(t *testing.T, line string) (out string) {
+	t.Helper()
+	for _, m := range lookersOf(t) {
+		inputs, ok := m.Match(strings.Fields(line))
+		if !ok {
+			continue
+		}
+		for _, in := range inputs {
+			text, err := json.Marshal(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += fmt.Sprintf("  %s %s\n", m.ID, text)
+			delete(in, "dir")
+			if _, err := m.Check(in, true); err != nil {
+				out += "  refused: " + err.Error() + "\n"
+			}
+		}
+	}
+	if out == "" {
+		return "  nothing\n"
+	}
+	return out
+}
+
+// TestLookersOnlyLook: no pack that looks says more of itself, writes, or executes more than its tool, and what one of its
+// capabilities is protected by all are.
+func TestLookersOnlyLook(t *testing.T) {
+	env := map[string][]string{}
+	for _, m := range lookersOf(t) {
+		j := m.Job(nil, nil)
+		if m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
+			t.Errorf("%s: %s, %s, executes %q, stands for %q", m.ID, m.SideEffect, m.Reversibility, j.Exec, m.ArgvPattern())
+		}
+		if first, ok := env[m.Pack]; ok && !slices.Equal(first, j.Env) {
+			t.Errorf("%s has another environment than others of its pack: %q, %q", m.ID, j.Env, first)
+		}
+		env[m.Pack] = j.Env
+		for _, to := range m.Reaches() {
+			if !slices.Contains([]string{"{{ input.server }}", "api.github.com:443", "*.amazonaws.com:443", "management.azure.com:443"}, to) && !strings.HasSuffix(to, ".googleapis.com:443") {
+				t.Errorf("%s reaches %s", m.ID, to)
+			}
+		}
+		for _, w := range m.Wants() {
+			if w.Inject == nil && !w.File {
+				t.Errorf("%s has %s in its environment", m.ID, w.Name)
+			}
+		}
+	}
+	if len(env) != len(lookers) {
+		t.Errorf("%d packs of %d", len(env), len(lookers))
+	}
+}
+
+// hostileWords are what must never be more than a word.
+var hostileWords = []string{"-x", "--output=/tmp/x", "--kubeconfig=/tmp/x", "@/etc/passwd", "file:///etc/passwd", "fileb:///etc/passwd", "x=@/etc/passwd", "http://169.254.169.254/",
+	"https://evil.example.com/", "a\x00b", "a\nb", "a\x1b[2J", "", "\u202ea"}
+
+// TestLookersRefuse: wherever an input is a text, a hostile one is refused, or is no option and no file to read.
+func TestLookersRefuse(t *testing.T) {
+	for _, m := range lookersOf(t) {
+		var schema struct {
+			Properties map[string]struct{ Type, Format string }
+		}
+		if err := json.Unmarshal(m.InputSchema(), &schema); err != nil {
+			t.Fatal(err)
+		}
+		for name, p := range schema.Properties {
+			if p.Type != "string" || p.Format == "path" || p.Format == "url" {
+				continue
+			}
+			for _, word := range hostileWords {
+				clean, err := m.Check(map[string]any{name: word}, false)
+				if err == nil {
+					t.Errorf("%s takes %q as %v", m.ID, word, clean)
+				} else if !strings.Contains(err.Error(), "/"+name+": ") && word != "" && name != "search" {
+					t.Errorf("%s does not refuse %s %q: %v", m.ID, name, word, err)
+				}
+			}
+		}
+	}
+}
+
+func TestLookersRefuseMore(t *testing.T) {
+	for _, x := range []struct {
+		id    bailey.CapabilityID
+		name  string
+		value any
+	}{
+		{"kubectl.get", "kind", "secrets"},
+		{"kubectl.get", "kind", "secret"},
+		{"kubectl.get", "kind", "secrets.v1."},
+		{"kubectl.get", "kind", "Secret"},
+		{"kubectl.get", "kind", "pods,secrets"},
+		{"kubectl.get", "kind", "secrets/x"},
+		{"kubectl.get", "name", "secrets/x"},
+		{"kubectl.get", "output", "jsonpath={.data}"},
+		{"kubectl.get", "output", "go-template-file=/etc/passwd"},
+		{"kubectl.get", "server", "http://kube.example.com"},
+		{"kubectl.logs", "tail", 1000000},
+		{"kubectl.logs", "pod", "web/../x"},
+		{"kubectl.explain", "field", "pods --server=x"},
+		{"helm.template", "values", ""},
+		{"helm.show", "what", "all"},
+		{"gh.api", "endpoint", "graphql"},
+		{"gh.api", "endpoint", "/graphql"},
+		{"gh.api", "endpoint", "https://evil.example.com/x"},
+		{"gh.api", "endpoint", "repos/{owner}/{repo}"},
+		{"gh.api", "method", "POST"},
+		{"gh.pr-list", "repo", "evil.example.com/o/r"},
+		{"gh.pr-view", "number", "https://evil.example.com/o/r/pull/1"},
+		{"gh.repo-view", "repo", "o/r --web"},
+		{"aws.ec2-instances", "region", "eu-west-1.evil.example.com/"},
+		{"aws.ec2-instances", "region", "@evil"},
+		{"aws.s3-list", "address", "/etc/passwd"},
+		{"aws.eks-cluster", "output", "yaml-stream"},
+		{"az.vm-list", "subscription", "../x"},
+		{"az.resource-show", "id", "/subscriptions/11111111-2222-3333-4444-555555555555/../../x"},
+		{"az.resource-show", "id", "@evil.example.com/subscriptions/x"},
+		{"az.resource-show", "id", "/subscriptions/11111111-2222-3333-4444-555555555555/resourceGroups/g?x=y"},
+		{"az.activity-log", "since", "2026-11-20' or '1' eq '1"},
+		{"gcloud.compute-instances", "project", "x --account=y"},
+		{"gcloud.run-services", "region", "evil.example.com/"},
+		{"gcloud-aiplatform.models-list", "region", "../x"},
+		{"gcloud-aiplatform.model-describe", "model", "projects/other/x"},
+		{"argocd.app-get", "app", "web --core"},
+		{"argocd.app-get", "server", "http://argo.example.com"},
+		{"terraform.output", "name", "-json"},
+	} {
+		m, err := catalog(t).Lookup(x.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Check(map[string]any{x.name: x.value}, false); err == nil || !strings.Contains(err.Error(), "/"+x.name+": ") && x.value != "" {
+			t.Errorf("%s %s %v: %v", x.id, x.name, x.value, err)
+		}
+	}
+}

@@ -1,0 +1,335 @@
+//go:build linux
+
+package reach
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"bailey"
+	"bailey/internal/ktest"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// asked is one request as a service saw it.
+type asked struct {
+	what   string // method, host, path and query
+	header http.Header
+	body   string
+}
+
+// A service answers what its table has, by method, host and path, and remembers what it was asked.
+type service struct {
+	mu      sync.Mutex
+	answers map[string]string
+	asked   []asked
+}
+
+func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	s.mu.Lock()
+	s.asked = append(s.asked, asked{r.Method + " " + r.Host + r.URL.RequestURI(), r.Header.Clone(), string(body)})
+	at := r.Method + " " + r.Host + r.URL.Path
+	answer, ok := s.answers[at]
+	for k, v := range s.answers { // or by a word that the body has, of services with one address
+		if word, of := strings.CutPrefix(k, at+" "); of && strings.Contains(string(body), word) {
+			answer, ok = v, true
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case strings.HasPrefix(answer, "<"):
+		rw.Header().Set("Content-Type", "text/xml")
+	default:
+		rw.Header().Set("Content-Type", "application/json")
+	}
+	if !ok {
+		rw.WriteHeader(http.StatusNotFound)
+		answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no such thing","code":404}`
+	}
+	fmt.Fprint(rw, answer)
+}
+
+func (s *service) requests() []asked { s.mu.Lock(); defer s.mu.Unlock(); return slices.Clone(s.asked) }
+
+// bearer wants every request to have come with this one.
+func (s *service) bearer(t *testing.T, token string) {
+	t.Helper()
+	all := s.requests()
+	for _, r := range all {
+		if r.header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("%s with %q", r.what, r.header.Get("Authorization"))
+		}
+	}
+	if len(all) == 0 {
+		t.Error("nobody asked anything")
+	}
+}
+
+// installed wants a program where a cage looks for it, or on PATH, and returns its path.
+func installed(t *testing.T, command string) string {
+	t.Helper()
+	for _, dir := range []string{"/usr/local/bin", "/usr/bin"} {
+		if _, err := os.Stat(filepath.Join(dir, command)); err == nil {
+			return filepath.Join(dir, command)
+		}
+	}
+	path, err := exec.LookPath(command)
+	if err != nil {
+		ktest.Missing(t, filepath.Base(command), err)
+	}
+	return path
+}
+
+var looking = sync.OnceValues(func() (*pack.Catalog, error) { return pack.LoadBuiltin(packs.FS) })
+
+// look makes a call of a built-in capability as the gate would, with these credentials lent.
+func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[string]string, more ...string) ended {
+	w.t.Helper()
+	all, err := looking()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m, err := all.Lookup(id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	clean, err := m.Check(input, true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	paths := map[string]string{}
+	var places []bailey.Place
+	for _, in := range m.PathInputs() {
+		if p, ok := clean[in.Name].(string); ok {
+			f, err := os.Open(p)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.t.Cleanup(func() { f.Close() })
+			paths[in.Name] = p
+			places = append(places, bailey.Place{Input: in.Name, Path: p, File: f})
+		}
+	}
+	args, err := m.Render(clean, paths)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	job := m.Job(args, places)
+	job.Command = installed(w.t, job.Command)
+	named, err := m.Egress(clean)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var to []bailey.Endpoint
+	for _, p := range append(named, more...) {
+		e, err := bailey.ParseEndpoint(p)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		to = append(to, e)
+	}
+	var inject []bailey.Injection
+	var files []bailey.LentFile
+	for _, want := range m.Wants() {
+		value := bailey.NewSecret(secrets[want.Name])
+		switch {
+		case want.Inject != nil:
+			inject = append(inject, bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers})
+		default:
+			files = append(files, bailey.LentFile{Env: want.Env, Value: value})
+		}
+	}
+	if len(to) == 0 {
+		return w.alone(job, files)
+	}
+	return w.runTo(job, false, to, inject, files...)
+}
+
+// alone runs a job in a fresh cage without a network.
+func (w *world) alone(job bailey.Job, files []bailey.LentFile) ended {
+	w.t.Helper()
+	run, err := w.cages.Plan(w.t.Context(), job)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer run.Close()
+	var out, stderr strings.Builder
+	exit, err := run.Start(w.t.Context(), bailey.Lent{Files: files}, bailey.Streams{Stdout: &out, Stderr: &stderr})
+	if err != nil {
+		w.t.Fatalf("%v: %s%s", err, out.String(), stderr.String())
+	}
+	return ended{out: out.String(), err: stderr.String(), exit: exit}
+}
+
+// answering has one service at all of these names.
+func (w *world) answering(answers map[string]string, names ...string) *service {
+	s := &service{answers: answers}
+	for i, name := range names {
+		w.https(name, fmt.Sprintf("93.184.216.%d", 100+i), s)
+	}
+	return s
+}
+
+// kubeconfig is a file of one server, with more in its user's place.
+func (w *world) kubeconfig(server, user string) string {
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.ca.Raw}))
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: main
+clusters: [{name: c, cluster: {server: "%s", certificate-authority-data: %s}}]
+users: [{name: u, user: %s}]
+contexts: [{name: main, context: {cluster: c, user: u, namespace: web}}]
+`, server, ca, user)
+}
+
+func (e ended) says(t *testing.T, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(e.out, word) {
+			t.Errorf("lacks %q: exit %d, %+v\n%s", word, e.exit.Code, e.report, e)
+		}
+	}
+}
+
+const podList = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-1","namespace":"web"},"status":{"phase":"Running"}}]}`
+
+var kubeAnswers = map[string]string{
+	"GET kube.example.com/version":                              `{"major":"1","minor":"32","gitVersion":"v1.32.0"}`,
+	"GET kube.example.com/api":                                  `{"kind":"APIVersions","versions":["v1"]}`,
+	"GET kube.example.com/apis":                                 `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"GET kube.example.com/api/v1":                               `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list"],"shortNames":["po"]},{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["get","list"]}]}`,
+	"GET kube.example.com/api/v1/namespaces/web/pods":           podList,
+	"GET kube.example.com/api/v1/namespaces/web/pods/web-1":     `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-1","namespace":"web"},"spec":{"containers":[{"name":"main"}]}}`,
+	"GET kube.example.com/api/v1/namespaces/web/pods/web-1/log": "the first line\n",
+	"GET kube.example.com/api/v1/namespaces/web/events":         `{"kind":"EventList","apiVersion":"v1","items":[{"metadata":{"name":"e1","namespace":"web"},"reason":"Pulled","message":"image pulled","involvedObject":{"kind":"Pod","name":"web-1"}}]}`,
+}
+
+func TestKubectlLooks(t *testing.T) {
+	w := newWorld(t)
+	s := w.answering(kubeAnswers, "kube.example.com")
+	lent := map[string]string{"kubeconfig": w.kubeconfig("https://kube.example.com", "{token: the-bearer}")}
+	at := "https://kube.example.com"
+	w.look("kubectl.get", map[string]any{"kind": "pods", "server": at}, lent).says(t, "web-1")
+	w.look("kubectl.get", map[string]any{"kind": "pods", "name": "web-1", "output": "json", "server": at}, lent).says(t, `"name": "web-1"`)
+	w.look("kubectl.describe", map[string]any{"kind": "pods", "name": "web-1", "server": at}, lent).says(t, "web-1")
+	w.look("kubectl.logs", map[string]any{"pod": "web-1", "server": at}, lent).says(t, "the first line")
+	w.look("kubectl.events", map[string]any{"server": at}, lent).says(t, "e1")
+	w.look("kubectl.api-resources", map[string]any{"server": at}, lent).says(t, "pods")
+	w.look("kubectl.contexts", nil, lent).says(t, "main")
+	s.bearer(t, "the-bearer")
+	for _, r := range s.requests() {
+		if !strings.HasPrefix(r.what, "GET ") {
+			t.Errorf("kubectl asked %s", r.what)
+		}
+	}
+}
+
+func TestGhLooks(t *testing.T) {
+	w := newWorld(t)
+	s := w.answering(map[string]string{
+		"GET api.github.com/repos/o/r/branches":            `[{"name":"main"}]`,
+		"GET api.github.com/repos/o/r/actions/runs":        `{"total_count":1,"workflow_runs":[{"id":7,"name":"tests","status":"completed","conclusion":"failure","head_branch":"main","event":"push","workflow_id":3,"created_at":"2026-11-20T10:00:00Z","updated_at":"2026-11-20T10:01:00Z"}]}`,
+		"GET api.github.com/repos/o/r/actions/workflows":   `{"total_count":1,"workflows":[{"id":3,"name":"tests","state":"active"}]}`,
+		"GET api.github.com/repos/o/r/actions/workflows/3": `{"id":3,"name":"tests","state":"active"}`,
+		"POST api.github.com/graphql": `{"data":{"repository":{"id":"R1","name":"r","owner":{"login":"o"},"hasIssuesEnabled":true,
+			"pullRequests":{"totalCount":1,"nodes":[{"number":5,"title":"a change","state":"OPEN","headRefName":"b","headRepositoryOwner":{"login":"o"},"isDraft":false,"createdAt":"2026-11-20T10:00:00Z"}],"pageInfo":{"hasNextPage":false}},
+			"issues":{"totalCount":1,"nodes":[{"number":6,"title":"a fault","state":"OPEN","updatedAt":"2026-11-20T10:00:00Z"}],"pageInfo":{"hasNextPage":false}},
+			"pullRequest":{"number":5,"title":"a change","state":"OPEN","body":"why","author":{"login":"a"},"baseRefName":"main","headRefName":"b","url":"https://github.com/o/r/pull/5"},
+			"issue":{"__typename":"Issue","number":6,"title":"a fault","state":"OPEN","body":"how","author":{"login":"a"}}}}}`,
+		"POST api.github.com/graphql RepositoryReleaseList": `{"data":{"repository":{"releases":{"nodes":[{"name":"one","tagName":"v1.0.0","publishedAt":"2026-11-20T10:00:00Z"}],"pageInfo":{"hasNextPage":false}}}}}`,
+	}, "api.github.com", "evil.example.com")
+	lent := map[string]string{"github-token": "ghp_the-real-one"}
+	r := "o/r"
+	w.look("gh.api", map[string]any{"endpoint": "repos/o/r/branches", "jq": ".[].name"}, lent).says(t, "main")
+	w.look("gh.pr-list", map[string]any{"repo": r}, lent).says(t, "a change")
+	w.look("gh.pr-view", map[string]any{"repo": r, "number": "5"}, lent).says(t, "a change", "why")
+	w.look("gh.issue-list", map[string]any{"repo": r}, lent).says(t, "a fault")
+	w.look("gh.issue-view", map[string]any{"repo": r, "number": "6"}, lent).says(t, "a fault")
+	w.look("gh.run-list", map[string]any{"repo": r}, lent).says(t, "tests")
+	w.look("gh.release-list", map[string]any{"repo": r}, lent).says(t, "v1.0.0")
+	for _, r := range s.requests() {
+		if auth := r.header.Get("Authorization"); auth != "token ghp_the-real-one" && auth != "Bearer ghp_the-real-one" {
+			t.Errorf("%s with %q", r.what, auth)
+		}
+		if !strings.HasPrefix(r.what, "GET ") && r.what != "POST api.github.com/graphql" || strings.Contains(r.body, "mutation") {
+			t.Errorf("gh asked %s %s", r.what, r.body)
+		}
+	}
+}
+
+func TestAwsLooks(t *testing.T) {
+	w := newWorld(t)
+	s := w.answering(map[string]string{
+		"POST sts.eu-west-1.amazonaws.com/": `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::1:user/a</Arn><UserId>A</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`,
+		"GET s3.eu-west-1.amazonaws.com/":   `<ListAllMyBucketsResult><Buckets><Bucket><Name>the-bucket</Name><CreationDate>2026-11-20T10:00:00.000Z</CreationDate></Bucket></Buckets></ListAllMyBucketsResult>`,
+		"POST ec2.eu-west-1.amazonaws.com/": `<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId></item></instancesSet></item></reservationSet></DescribeInstancesResponse>`,
+	}, "sts.eu-west-1.amazonaws.com", "ec2.eu-west-1.amazonaws.com", "s3.eu-west-1.amazonaws.com")
+	lent := map[string]string{"aws-credentials": "[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = the-secret-key\naws_session_token = the-session\n"}
+	w.look("aws.caller-identity", map[string]any{"region": "eu-west-1"}, lent).says(t, "123456789012")
+	w.look("aws.ec2-instances", map[string]any{"region": "eu-west-1", "query": "Reservations[].Instances[].InstanceId", "output": "text"}, lent).says(t, "i-1")
+	w.look("aws.s3-list", map[string]any{"region": "eu-west-1"}, lent).says(t, "the-bucket")
+	for _, r := range s.requests() {
+		if auth := r.header.Get("Authorization"); !strings.HasPrefix(auth, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") || r.header.Get("X-Amz-Security-Token") != "the-session" {
+			t.Errorf("%s with %q", r.what, auth)
+		}
+	}
+	if n := len(s.requests()); n != 3 {
+		t.Errorf("%d requests: %v", n, s.requests())
+	}
+}
+
+func TestAzLooks(t *testing.T) {
+	w := newWorld(t)
+	sub := "11111111-2222-3333-4444-555555555555"
+	s := w.answering(map[string]string{
+		"GET management.azure.com/subscriptions":                            `{"value":[{"subscriptionId":"` + sub + `"}]}`,
+		"GET management.azure.com/subscriptions/" + sub + "/resourcegroups": `{"value":[{"name":"the-group"}]}`,
+	}, "management.azure.com")
+	lent := map[string]string{"azure-headers": `{"Authorization": "Bearer the-bearer"}`}
+	w.look("az.subscription-list", nil, lent).says(t, sub)
+	w.look("az.group-list", map[string]any{"subscription": sub, "query": "value[].name", "output": "tsv"}, lent).says(t, "the-group")
+	s.bearer(t, "the-bearer")
+}
+
+func TestGcloudLooks(t *testing.T) {
+	w := newWorld(t)
+	s := w.answering(map[string]string{
+		"GET cloudresourcemanager.googleapis.com/v1/projects":                                              `{"projects":[{"projectId":"the-project","name":"p","projectNumber":"1"}]}`,
+		"POST logging.googleapis.com/v2/entries:list":                                                      `{"entries":[{"logName":"projects/the-project/logs/x","insertId":"1","textPayload":"the entry","timestamp":"2026-11-20T10:00:00Z"}]}`,
+		"GET europe-west1-aiplatform.googleapis.com/v1/projects/the-project/locations/europe-west1/models": `{"models":[{"name":"projects/1/locations/europe-west1/models/9","displayName":"the model"}]}`,
+	}, "cloudresourcemanager.googleapis.com", "logging.googleapis.com", "europe-west1-aiplatform.googleapis.com")
+	lent := map[string]string{"gcloud-token": "the-bearer"}
+	w.look("gcloud.projects-list", nil, lent).says(t, "the-project")
+	w.look("gcloud.logging-read", map[string]any{"project": "the-project", "filter": "severity>=ERROR"}, lent).says(t, "the entry")
+	w.look("gcloud-aiplatform.models-list", map[string]any{"project": "the-project", "region": "europe-west1"}, lent).says(t, "the model")
+	s.bearer(t, "the-bearer")
+}
+
+func TestHelmAsks(t *testing.T) {
+	w := newWorld(t)
+	installed(t, "helm")
+	s := w.answering(map[string]string{
+		"GET kube.example.com/version":                       kubeAnswers["GET kube.example.com/version"],
+		"GET kube.example.com/api/v1/namespaces/web/secrets": `{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}`,
+	}, "kube.example.com")
+	lent := map[string]string{"kubeconfig": w.kubeconfig("https://kube.example.com", "{token: the-bearer}")}
+	w.look("helm.list", map[string]any{"server": "https://kube.example.com"}, lent).says(t, "NAMESPACE")
+	s.bearer(t, "the-bearer")
+	for _, r := range s.requests() {
+		if !strings.HasPrefix(r.what, "GET ") {
+			t.Errorf("helm asked %s", r.what)
+		}
+	}
+}
