@@ -22,7 +22,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	".": {},
 	// pure
 	"audit":               {ours: []string{"."}, outside: []string{"golang.org/x/mod/sumdb"}},
-	"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go"}},
+	"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go", "golang.org/x/mod"}},
 	"packs":               {},
 	"hook":                {ours: []string{"."}},
 	"internal/policy":     {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},

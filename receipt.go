@@ -52,6 +52,7 @@ type Outcome struct {
 	Reason         string        `json:"reason,omitempty"`
 	Executed       *bool         `json:"executed"` // the tool was started; null when nobody knows
 	ManifestDigest string        `json:"manifestDigest,omitempty"`
+	Dev            bool          `json:"dev,omitempty"` // of a pack that nobody signed
 	PolicyDigest   string        `json:"policyDigest,omitempty"`
 	Profile        string        `json:"profile,omitempty"`     // in use, joined by +
 	Environment    string        `json:"environment,omitempty"` // that it names

@@ -14,8 +14,9 @@ import (
 
 // Catalog holds the capabilities of all loaded packs. It is immutable and safe for concurrent use.
 type Catalog struct {
-	ids  []string // sorted
-	byID map[string]*Capability
+	ids   []string // sorted
+	byID  map[string]*Capability
+	packs []*Pack
 }
 
 // Load reads every */pack.yaml below fsys. One fault in one of them loads none.
@@ -95,8 +96,12 @@ func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
 		tools[tool] = m.ID
 		c.byID[string(m.ID)] = m
 	}
+	c.packs = append(c.packs, p)
 	return nil
 }
+
+// Packs returns what was loaded, the built-in ones first. The caller must not change it.
+func (c *Catalog) Packs() []*Pack { return c.packs }
 
 func conflict(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf(format, args...), Hint: "rename one of them"}

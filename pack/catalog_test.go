@@ -80,3 +80,29 @@ func TestCatalogConflicts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestCatalogWith(t *testing.T) {
+	c, err := Load(fstest.MapFS{"a/pack.yaml": named("git", "status")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := func(f *fstest.MapFile) *Pack {
+		p, err := Parse("pack.yaml", f.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	more, err := c.With(parsed(named("go", "test")))
+	if err != nil || len(more.All()) != 2 || len(c.All()) != 1 || more.Pack("go") == nil || c.Pack("go") != nil || len(more.Packs()) != 2 {
+		t.Error(more, err)
+	}
+	if m, err := more.Lookup("go.test"); err != nil || m.Pack != "go" {
+		t.Error(m, err)
+	}
+	for _, twin := range []*Pack{parsed(named("git", "log")), parsed(named("go", "a", "b"))} {
+		if _, err := more.With(twin); bailey.KindOf(err) != bailey.Conflict {
+			t.Error(err)
+		}
+	}
+}

@@ -186,6 +186,10 @@
 //	  allow: [url]     values may be http:// or https:// addresses
 //	  allow: [lines]   values may hold tabs and newlines
 //	  allow: [empty]   the empty string is a value
+//
+// # Bundles
+//
+// A pack travels as one signed file. bundle.go has its bytes; [ReadBundle], [Verify] and [Sign] read and write them.
 package pack
 
 import (
@@ -265,6 +269,7 @@ type Capability struct {
 	Command       string        // program name or absolute path
 	Timeout       time.Duration // zero is [bailey.DefaultTimeout]
 	Builtin       bool          // from a pack that was loaded as built-in
+	Dev           bool          // from a pack that nobody signed; every receipt says so
 	Digest        string        // SHA-256 of the canonical manifest, hex
 
 	spec     manifest

@@ -93,6 +93,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	found = append(found, examineLedger(home)...)
 	found = append(found, examinePolicy(home, s)...)
 	found = append(found, examineHooks(home, s)...)
+	found = append(found, examinePacks(home, s)...)
 	found = append(found, examineRedaction(home, s)...)
 	found = append(found, examineProfiles(home, s)...)
 	found = append(found, examineBroker(s)...)

@@ -126,10 +126,13 @@ func (b *hookbook) file() (text []byte, c hook.Config, err error) {
 
 func (b *hookbook) path() string { return filepath.Join(string(b.home), hooksName) }
 
-// readFrame reads a file of a frame's size; nil is one that is not there. It follows no link and waits for no pipe.
-func readFrame(name string) ([]byte, error) {
+// readFrame reads a file of a frame's size; nil is one that is not there.
+func readFrame(name string) ([]byte, error) { return readPlain(name, hook.MaxFrame) }
+
+// readPlain reads a file of at most so many bytes; nil is one that is not there. It follows no link and waits for no pipe.
+func readPlain(name string, most int64) ([]byte, error) {
 	unread := func(why error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: why, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", hook.MaxFrame)}
+		return &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: why, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", most)}
 	}
 	info, err := os.Lstat(name)
 	switch {
@@ -146,8 +149,8 @@ func readFrame(name string) ([]byte, error) {
 		return nil, unread(err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, hook.MaxFrame+1))
-	if err == nil && len(text) > hook.MaxFrame {
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
 		err = errors.New("it is too long")
 	}
 	if err != nil {

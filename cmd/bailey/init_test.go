@@ -102,6 +102,8 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 		`"redact","params":{"mode":"restore"}`, `"redact.restore","params":{}`, `"redactions"`,
 		`"tools/call","params":{"name":"policy.apply","arguments":{"dir":""}}`, `"policy.apply","params":{"dir":""}`, `"policy.compare","params":{"dir":"/tmp"}`,
 		`"tools/call","params":{"name":"resume","arguments":{}}`, `"tools/call","params":{"name":"approvals.serve","arguments":{}}`, `"approvals.serve"`, `"session"`, `"resume"`, `"kill"`, `"policy.show"`, `"budget"`,
+		`"tools/call","params":{"name":"pack.install","arguments":{"path":"/tmp","dev":true}}`, `"pack.install","params":{"path":"/tmp","dev":true}`, `"pack.compare","params":{"path":"/tmp","dev":true}`,
+		`"pack.trust","params":{"key":"x"}`, `"pack.untrust","params":{"name":"x"}`, `"pack.uninstall","params":{"name":"x"}`, `"pack.publish"`, `"pack.keys"`, `"packs"`,
 	} {
 		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":%s}`+"\n", i+1, m)
 	}
@@ -130,12 +132,12 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 		for _, tool := range a.Result.Tools {
 			if strings.Contains(tool.Name, "init") || strings.Contains(tool.Name, "apply") || strings.Contains(tool.Name, "settings") || strings.Contains(tool.Name, "jail") ||
 				strings.Contains(tool.Name, "redact") || strings.Contains(tool.Name, "restore") || strings.Contains(tool.Name, "policy") ||
-				strings.Contains(tool.Name, "kill") || strings.Contains(tool.Name, "resume") || strings.Contains(tool.Name, "budget") {
+				strings.Contains(tool.Name, "kill") || strings.Contains(tool.Name, "resume") || strings.Contains(tool.Name, "budget") || strings.Contains(tool.Name, "pack") {
 				t.Errorf("tool %s", tool.Name)
 			}
 		}
 	}
-	if answers != 26 {
+	if answers != 35 {
 		t.Errorf("%d answers\n%s", answers, out)
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {

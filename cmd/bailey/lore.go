@@ -24,6 +24,7 @@ type lore struct {
 	Asked    approve.State            `json:"asked,omitzero"`
 	Hooks    appliedHooks             `json:"hooks,omitzero"`
 	Wraps    wrapsKnown               `json:"wraps,omitzero"`
+	Packs    lorePacks                `json:"packs,omitzero"`
 	Profiles gateway.InUse            `json:"profiles,omitzero"`
 }
 
@@ -58,6 +59,10 @@ func folds() map[string]fold {
 		wrapStart:             foldAs(func(l *lore, w wrapStarting) { l.Wraps.start(w) }),
 		wrapRefused:           foldAs(func(l *lore, w wrapRefusals) { l.Wraps.refuse(w) }),
 		wrapEnd:               foldAs(func(l *lore, w wrapEnding) { l.Wraps.end(w) }),
+		packTrustEvent:        foldAs(func(l *lore, k trustedKey) { l.Packs.trust(k) }),
+		packUntrustEvent:      foldAs(func(l *lore, k trustedKey) { l.Packs.untrust(k) }),
+		packInstallEvent:      foldAs(func(l *lore, p installedPack) { l.Packs.install(p) }),
+		packUninstallEvent:    foldAs(func(l *lore, p installedPack) { l.Packs.uninstall(p) }),
 		gateway.ResumeEvent:   foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }

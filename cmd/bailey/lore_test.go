@@ -75,13 +75,21 @@ func examples(r *rand.Rand) map[string]func() any {
 		wrapRefused: func() any {
 			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
 		},
-		wrapEnd: func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		wrapEnd:            func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		packTrustEvent:     func() any { return trustedKey{Name: fmt.Sprint("k", r.IntN(5)), Key: name(), At: at()} },
+		packUntrustEvent:   func() any { return trustedKey{Name: fmt.Sprint("k", r.IntN(5))} },
+		packInstallEvent:   func() any { return packed(r) },
+		packUninstallEvent: func() any { return packed(r) },
 		gateway.ProfileEvent: func() any {
 			return gateway.InUse{At: at(), Profiles: []gateway.UsedProfile{{Name: "p", Digest: fmt.Sprint(r.IntN(1000)), Profile: gateway.Profile{Packs: []string{name()}}}}}
 		},
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
 	}
+}
+
+func packed(r *rand.Rand) installedPack {
+	return installedPack{Name: fmt.Sprint("p", r.IntN(5)), Version: fmt.Sprintf("%d.%d.0", r.IntN(3), r.IntN(12)), Digest: fmt.Sprint(r.IntN(99)), Key: "k+1", Dev: r.IntN(4) == 0}
 }
 
 func textOf(t testing.TB, v any) string {
@@ -507,6 +515,9 @@ func TestLoreFormat(t *testing.T) {
 	l.Wraps.start(wrapStarting{ID: "w-1", Agent: "a", Project: "/p", Session: "s-1", At: when})
 	l.Wraps.refuse(wrapRefusals{ID: "w-1", Lines: []refusal{{At: when, Kind: "call", Target: "t", Reason: "r", Hint: "h"}}, Untold: 2})
 	l.Wraps.end(wrapEnding{ID: "w-1", At: when, ExitCode: 3, Moved: []string{"m"}, Dir: "/q"})
+	l.Packs.trust(trustedKey{Name: "k", Key: "k+1+b", At: when, Operator: "o", Person: "p"})
+	l.Packs.install(installedPack{Name: "n", Version: "1.0.0", Digest: "d", Key: "k+1", Downgrade: true, At: when, Operator: "o", Person: "p"})
+	l.Packs.install(installedPack{Name: "n", Version: "2.0.0", Digest: "e", Dev: true, At: when})
 	l.Profiles = gateway.InUse{At: when, Operator: "o", Person: "p", Profiles: []gateway.UsedProfile{{Name: "n", Digest: "d", Profile: gateway.Profile{
 		Description: "e", Packs: []string{"a"}, Capabilities: []string{"a.b"}, Environment: "v", Workspaces: []string{"/w"},
 		Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "h", Port: 1, Private: true}, For: []string{"a.*"}}},
@@ -517,7 +528,7 @@ func TestLoreFormat(t *testing.T) {
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","pack.install","pack.trust","pack.uninstall","pack.untrust","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -531,6 +542,9 @@ func TestLoreFormat(t *testing.T) {
 		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
 		`"wraps":{"runs":[{"id":"w-1","agent":"a","project":"/p","session":"s-1","started":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:00:00Z","exitCode":3,"untold":2,"quarantined":["m"],"quarantine":"/q"}],` +
 		`"refused":[{"n":1,"run":"w-1","at":"1970-01-01T00:00:00Z","kind":"call","target":"t","reason":"r","hint":"h"}],"count":1},` +
+		`"packs":{"keys":{"k":{"name":"k","key":"k+1+b","at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}},` +
+		`"installed":{"n":{"name":"n","version":"2.0.0","digest":"e","dev":true,"at":"1970-01-01T00:00:00Z"}},` +
+		`"highest":{"n":{"name":"n","version":"1.0.0","digest":"d","key":"k+1","downgrade":true,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}},` +
 		`"profiles":{"profiles":[{"name":"n","digest":"d","description":"e","packs":["a"],"capabilities":["a.b"],"environment":"v","workspaces":["/w"],` +
 		`"endpoints":[{"host":"h","port":1,"private":true,"for":["a.*"]}],"secrets":[{"for":["a.b"],"name":"s","from":"f"}],` +
 		`"folders":[{"for":["a.b"],"input":"i","path":"/i"}]}],"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}`

@@ -41,7 +41,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	}
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
-	cmd.AddCommand(repin, a.packOnboardVerb())
+	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(), a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
+		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), a.packOnboardVerb(), repin)
 	return cmd
 }
 
@@ -126,6 +127,8 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[standVerb] = s.stand
 	acts[revokeVerb] = s.revoke
 	acts[hooksEvent], acts[hooksRunVerb], acts[hooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
+	acts[packTrustEvent], acts[packUntrustEvent] = s.packed.trust, s.packed.untrust
+	acts[packInstallEvent], acts[packUninstallEvent], acts[packPublishEvent] = s.packed.install, s.packed.uninstall, s.packed.published
 	return acts
 }
 

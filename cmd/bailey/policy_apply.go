@@ -170,7 +170,9 @@ func indented(s string) string {
 
 // counts is a number with its noun.
 func counts(n int, noun string) string {
-	if n != 1 {
+	if stem, ok := strings.CutSuffix(noun, "ty"); ok && n != 1 {
+		noun = stem + "ties"
+	} else if n != 1 {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)

@@ -31,6 +31,14 @@ func TestPolicyGuide(t *testing.T) {
 	u.walk(t, "docs/policy.md")
 }
 
+// TestBundlesGuide does what docs/packs.md tells an author of packs to do, and who uses them.
+func TestBundlesGuide(t *testing.T) {
+	u := newcomer(t)
+	u.env = append(u.env, "CGO_ENABLED=0")
+	u.follow(t, step{words: "go install ./cmd/bailey"})
+	u.walk(t, "docs/packs.md")
+}
+
 // walk does what a document says, in its order. A line that begins with "$ " in a block ```sh is a command; "# exit N"
 // at its end is its exit code, 0 where it says nothing; one with <<'END' goes on to the line END. The lines up to the
 // next command stand in what it prints, in this order, "…" for any text.

@@ -126,8 +126,9 @@ func (r *rulebook) use(e edition) {
 }
 
 // Stock has the rules in force hold for other packs. They have to load with those as well: rules that speak of what is not
-// there any more would not say what whoever applied them meant.
-func (r *rulebook) Stock(c *pack.Catalog) error {
+// there any more would not say what whoever applied them meant. first, which records why, is called once that is known; its
+// error leaves all as it was.
+func (r *rulebook) Stock(c *pack.Catalog, first func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	then := &rulebook{home: r.home, catalog: c, actions: actions(c), bare: r.bare, applied: r.applied}
@@ -135,6 +136,9 @@ func (r *rulebook) Stock(c *pack.Catalog) error {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy in use does not load with these packs", Err: err,
 			Hint: "bailey policy apply one that does, first"}
+	}
+	if err := first(); err != nil {
+		return err
 	}
 	r.catalog, r.actions = c, then.actions
 	r.use(e)

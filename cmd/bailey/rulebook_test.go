@@ -487,7 +487,7 @@ func TestStockKeepsTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.Engine()
-	if err := r.Stock(catalog); err != nil {
+	if err := r.Stock(catalog, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if r.Engine() == before || r.Engine().Digest() != before.Digest() {
@@ -502,7 +502,7 @@ capabilities:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Stock(few); !errors.Is(err, bailey.Conflict) || r.Engine() != before {
+	if err := r.Stock(few, func() error { t.Error("it is recorded"); return nil }); !errors.Is(err, bailey.Conflict) || r.Engine() != before {
 		t.Errorf("rules about what is gone: %v", err)
 	}
 }

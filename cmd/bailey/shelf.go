@@ -27,9 +27,10 @@ func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool)
 	return s
 }
 
-// stock puts other packs on the shelf, from the next call on; the policy in force has to hold for them.
-func (s *stack) stock(c *pack.Catalog) error {
-	if err := s.rules.Stock(c); err != nil {
+// stock puts other packs on the shelf, from the next call on, once first has recorded why; the policy in force has to hold
+// for them.
+func (s *stack) stock(c *pack.Catalog, first func() error) error {
+	if err := s.rules.Stock(c, first); err != nil {
 		return err
 	}
 	s.shelf.all.Store(c)

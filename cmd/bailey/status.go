@@ -37,7 +37,8 @@ type status struct {
 	Profile   *profileStatus        `json:"profile,omitempty"`       // nil: none is in use
 	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
-	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
+	Packed    []packFinding         `json:"packFindings,omitempty"` // what of packs and trusted keys is not as the ledger has it
+	Redaction redact.Config         `json:"redaction,omitzero"`     // rules of the home's own
 	Kept      *keptStatus           `json:"kept,omitempty"`
 	Asked     *askedStatus          `json:"asked,omitempty"`
 	Notify    *notifyStatus         `json:"notify,omitempty"`
@@ -173,6 +174,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	out.Hooks = s.hooks.book.status()
+	_, out.Packed = installedPacks(s.home, s.packed.now())
 	out.Profile = newProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
@@ -268,6 +270,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		}
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
+	for _, f := range s.Packed {
+		line("PACKS", "%s; %s", shown(f.Text), shown(f.Cure))
+	}
 	if s.Profile != nil {
 		s.Profile.words(line)
 	}

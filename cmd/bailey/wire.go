@@ -27,7 +27,6 @@ import (
 	"bailey/internal/notify"
 	"bailey/internal/policy"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // stack is everything a gateway is made of, wired.
@@ -57,6 +56,7 @@ type stack struct {
 	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
 	desk       *desk
+	packed     *packBook
 	hook       judge.Config
 	live       gateway.Live
 	sessions   *gateway.Sessions
@@ -90,6 +90,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	if s.desk, err = openDesk(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
 		return s, err
 	}
+	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.note, s.stock, log)
 	s.holdBudgets()
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
 	s.hook = s.judging()
@@ -130,8 +131,12 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.log})
 	if s.catalog == nil {
-		if s.catalog, err = pack.LoadBuiltin(packs.FS); err != nil {
+		var found []packFinding
+		if s.catalog, found, err = openCatalog(home, s.scribe.lore.Packs); err != nil {
 			return nil, err
+		}
+		for _, f := range found {
+			s.log.Error("packs", "finding", f.Text, "cure", f.Cure)
 		}
 	}
 	s.budgets = gateway.NewBudgets(nil)
@@ -346,6 +351,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"metrics": s.metrics, wrapsLook: s.wraps, profilesLook: s.listProfiles, profileCompare: s.compareProfiles,
 		killVerb: s.stop, killedLook: s.killed, "budget": s.budget, nowLook: s.present,
 		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
+		packsLook: s.packed.list, packLook: s.packed.show, packKeysLook: s.packed.keys, packCompareLook: s.packed.look,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show, "hooks.compare": s.hooks.book.compare, hooksLook: s.listHooks,
 	}
 }

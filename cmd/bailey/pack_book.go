@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// packBook answers for the home's packs and keys, inside the gateway.
+type packBook struct {
+	home  gateway.Home
+	note  func(ctx context.Context, kind string, data any) error
+	stock func(c *pack.Catalog, first func() error) error // puts packs to use, from the next call on
+	log   *slog.Logger
+
+	mu    sync.Mutex // one act at a time; guards known
+	known lorePacks
+}
+
+func openPackBook(home gateway.Home, known lorePacks, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packBook {
+	return &packBook{home: home, known: known.clone(), note: note, stock: stock, log: log}
+}
+
+// turn puts to use what change makes of what is known. It is in the ledger before any call meets it, and not where the rules
+// in force do not hold for it; then nothing changed.
+func (b *packBook) turn(ctx context.Context, kind string, data any, change func(*lorePacks)) error {
+	next := b.known.clone()
+	change(&next)
+	c, _, err := openCatalog(b.home, next)
+	if err != nil {
+		return err
+	}
+	return b.stock(c, func() error {
+		if err := b.note(ctx, kind, data); err != nil {
+			return err
+		}
+		b.known = next
+		return nil
+	})
+}
+
+// now is what the ledger says.
+func (b *packBook) now() lorePacks {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known.clone()
+}
+
+// packProposal is a pack that would be installed, beside what is.
+type packProposal struct {
+	OK           bool           `json:"ok"`
+	Changed      bool           `json:"changed"` // it was installed
+	Name         string         `json:"name"`
+	Version      string         `json:"version"`
+	Digest       string         `json:"digest"`
+	Key          string         `json:"key,omitempty"`
+	Dev          bool           `json:"dev,omitempty"`
+	Capabilities int            `json:"capabilities"`
+	Differs      bool           `json:"differs"`            // from what is installed
+	Was          *installedPack `json:"was,omitempty"`      // installed now
+	Changes      []pack.Change  `json:"changes"`            // what it may do that what is installed could not
+	Loud         []string       `json:"warnings,omitempty"` // what a person should not overlook
+	Downgrade    bool           `json:"downgrade,omitempty"`
+}
+
+// propose reads what a query names, verifies it and holds it against what is installed.
+func (b *packBook) propose(q gateway.Query) (p packProposal, data []byte, err error) {
+	path, dev := text(q.Args, "path"), q.Args["dev"] == true
+	if !filepath.IsAbs(path) {
+		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
+	}
+	keys, _ := packKeys(b.home, b.known)
+	v, data, err := readPackAt(path, dev, keys)
+	if err != nil {
+		return p, nil, err
+	}
+	now, err := v.Pack(filepath.Join(path, pack.ManifestName))
+	if err != nil {
+		return p, nil, err
+	}
+	p = packProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: dev, Capabilities: len(now.Capabilities)}
+	if err := b.fits(now); err != nil {
+		return p, nil, err
+	}
+	if err := b.notOlder(&p, q.Args["downgrade"] == true); err != nil {
+		return p, nil, err
+	}
+	b.compare(&p, now, keys)
+	return p, data, nil
+}
+
+// readPackAt reads a bundle, or with dev a directory as it is now.
+func readPackAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data []byte, err error) {
+	if dev {
+		data, err = bundleOf(path)
+	} else {
+		data, err = readBundle(path)
+	}
+	if err == nil {
+		v, err = openPack(data, dev, keys)
+	}
+	return v, data, err
+}
+
+// bundleOf makes a bundle of a directory. Nothing in it leads out of it.
+func bundleOf(dir string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: dir + " is no directory that can be read", Err: err, Hint: "name the directory in which pack.yaml is"}
+	}
+	defer root.Close()
+	return pack.MakeBundle(root.FS())
+}
+
+// fits refuses a pack that could not stand beside the others.
+func (b *packBook) fits(p *pack.Pack) error {
+	c, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		return err
+	}
+	if c.Pack(p.Name) != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is a pack that ships with Bailey, and no other can have its name", p.Name), Hint: "rename the pack"}
+	}
+	others := b.known.clone()
+	others.uninstall(installedPack{Name: p.Name})
+	loaded, _ := installedPacks(b.home, others)
+	for _, o := range loaded {
+		if more, err := c.With(o); err == nil { // else it is left out there too
+			c = more
+		}
+	}
+	_, err = c.With(p)
+	return err
+}
+
+// notOlder refuses a signed pack that is older than one of its name that was ever installed, or another of that version: who
+// hands out an old one hands out its faults. An operator who means it says so.
+func (b *packBook) notOlder(p *packProposal, said bool) error {
+	top, ok := b.known.Highest[p.Name]
+	if p.Dev || !ok {
+		return nil
+	}
+	order := pack.CompareVersions(p.Version, top.Version)
+	if order > 0 || order == 0 && p.Digest == top.Digest {
+		return nil
+	}
+	why := fmt.Sprintf("%s %s is older than %s, which was installed on %s", p.Name, p.Version, top.Version, top.At.Format(time.DateOnly))
+	if order == 0 {
+		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name, p.Version, p.Digest, top.Digest)
+	}
+	if !said {
+		return &bailey.Error{Kind: bailey.Denied, Message: why, Hint: "get the newest; if you mean this one, bailey pack install --downgrade"}
+	}
+	p.Downgrade, p.Loud = true, append(p.Loud, "DOWNGRADE: "+why)
+	return nil
+}
+
+// compare fills in what changes.
+func (b *packBook) compare(p *packProposal, now *pack.Pack, keys []pack.Key) {
+	was, ok := b.known.Installed[p.Name]
+	var old *pack.Pack
+	if ok {
+		var err error
+		p.Was = &was
+		if old, err = loadPack(b.home, was, keys); err != nil {
+			p.Loud = append(p.Loud, "what is installed cannot be read, so that all of this counts as new: "+err.Error())
+		}
+		if was.Key != p.Key && !p.Dev {
+			p.Loud = append(p.Loud, "ANOTHER KEY: "+p.Key+" signed it, and what is installed "+signedBy(was))
+		}
+	}
+	if p.Dev {
+		p.Loud = append(p.Loud, "NOBODY SIGNED IT: each receipt of it will say dev")
+	}
+	p.Changes = pack.Diff(old, now)
+	p.Differs = !ok || old == nil || was.Digest != p.Digest || was.Key != p.Key || was.Dev != p.Dev
+}
+
+func signedBy(p installedPack) string {
+	if p.Dev {
+		return "nobody signed"
+	}
+	return "was signed by " + p.Key
+}
+
+// look is what an install would change.
+func (b *packBook) look(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, _, err := b.propose(q)
+	return p, err
+}
+
+// install is the act. What is installed has to be what was shown, over what it was held against.
+func (b *packBook) install(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, data, err := b.propose(q)
+	if err != nil {
+		return nil, err
+	}
+	if p.Digest != text(q.Args, "digest") || b.known.Installed[p.Name].Digest != text(q.Args, "base") {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the pack changed meanwhile", Hint: "bailey pack install shows it anew"}
+	}
+	in := installedPack{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
+		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	if err := b.keep(in, data); err != nil {
+		return nil, err
+	}
+	err = b.turn(ctx, packInstallEvent, in, func(l *lorePacks) { l.install(in) })
+	b.sweep(in.Name)
+	p.Changed = err == nil
+	return p, err
+}
+
+// keep stores the bundle by its digest, durably, before the ledger names it.
+func (b *packBook) keep(in installedPack, data []byte) error {
+	root, err := b.home.Dir(packsName)
+	if err == nil {
+		defer root.Close()
+		if err = root.Mkdir(in.Name, 0o700); os.IsExist(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+	}
+	dir, err := root.OpenRoot(in.Name)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at what is in " + packDir(b.home, in.Name)}
+	}
+	defer dir.Close()
+	return gateway.Replace(dir, filepath.Base(packFile(b.home, in)), data, 0o600, func() error { return nil })
+}
+
+// sweep removes the bundles of that name that are not installed, and the directory with the last of them.
+func (b *packBook) sweep(name string) {
+	in, ok := b.known.Installed[name]
+	for _, e := range namesIn(packDir(b.home, name)) {
+		file := filepath.Join(packDir(b.home, name), e)
+		if filepath.Ext(e) != ".baileypack" || ok && file == packFile(b.home, in) {
+			continue
+		}
+		if err := os.Remove(file); err != nil {
+			b.log.Warn("an old bundle stays", "file", file, "err", err)
+		}
+	}
+	if !ok {
+		os.Remove(packDir(b.home, name)) // what else lies there stays, and is a finding
+	}
+}
+
+// uninstall is the act. The ledger keeps which version was the newest.
+func (b *packBook) uninstall(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in, ok := b.known.Installed[text(q.Args, "name")]
+	if !ok {
+		return nil, notInstalled(text(q.Args, "name"))
+	}
+	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person, false
+	if err := b.turn(ctx, packUninstallEvent, in, func(l *lorePacks) { l.uninstall(in) }); err != nil {
+		return nil, err
+	}
+	b.sweep(in.Name)
+	return in, nil
+}
+
+func notInstalled(name string) error {
+	c, err := pack.LoadBuiltin(packs.FS)
+	if err == nil && c.Pack(name) != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: name + " ships with Bailey, and stays", Hint: "a rule of policy can forbid what it does"}
+	}
+	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack %q is installed", name), Hint: "bailey pack list"}
+}
+
+// published is the act that records what is handed to others.
+func (b *packBook) published(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	in := installedPack{Name: text(q.Args, "name"), Version: text(q.Args, "version"), Digest: text(q.Args, "digest"), Key: text(q.Args, "key"), Dir: text(q.Args, "dir"),
+		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "what is published has a name, a version, a digest, a key and a place"}
+	}
+	return in, b.note(ctx, packPublishEvent, in)
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// The packs of a home: what the ledger says is what counts, and files that do not fit it are a finding. A bundle is kept
+// as the one file it is, never unpacked, and verified at every load; a key counts while ledger and file both have it.
+//
+//	packs/NAME/DIGEST.baileypack     the bundle of that digest
+//	trusted-pack-keys/NAME.pub       a key whose bundles may be installed and loaded
+
+// The ledger's kinds of entry for it. The data of the first two is a [trustedKey], of the others an [installedPack].
+const (
+	packTrustEvent     = "pack.trust"
+	packUntrustEvent   = "pack.untrust"
+	packInstallEvent   = "pack.install"
+	packUninstallEvent = "pack.uninstall"
+	packPublishEvent   = "pack.publish" // changes nothing here, and is not remembered
+)
+
+const packsName, packKeysName = "packs", "trusted-pack-keys"
+
+// trustedKey is an author's key that an operator trusts.
+type trustedKey struct {
+	Name     string           `json:"name"`
+	Key      string           `json:"key"` // the line
+	At       time.Time        `json:"at,omitzero"`
+	Operator gateway.Operator `json:"operator,omitempty"`
+	Person   string           `json:"person,omitempty"`
+}
+
+// installedPack is a pack that an operator installed.
+type installedPack struct {
+	Name      string           `json:"name"`
+	Version   string           `json:"version"`
+	Digest    string           `json:"digest"`
+	Key       string           `json:"key,omitempty"` // the ID of the key that signed it
+	Dev       bool             `json:"dev,omitempty"`
+	Downgrade bool             `json:"downgrade,omitempty"` // an operator said so
+	Dir       string           `json:"dir,omitempty"`       // where it was published
+	At        time.Time        `json:"at,omitzero"`
+	Operator  gateway.Operator `json:"operator,omitempty"`
+	Person    string           `json:"person,omitempty"`
+}
+
+// lorePacks is what the ledger says of packs and keys, by name.
+type lorePacks struct {
+	Keys      map[string]trustedKey    `json:"keys,omitempty"`
+	Installed map[string]installedPack `json:"installed,omitempty"`
+	Highest   map[string]installedPack `json:"highest,omitempty"` // the newest that was signed, of all that ever were installed
+}
+
+func (l *lorePacks) trust(k trustedKey)        { put(&l.Keys, k.Name, k) }
+func (l *lorePacks) untrust(k trustedKey)      { delete(l.Keys, k.Name) }
+func (l *lorePacks) uninstall(p installedPack) { delete(l.Installed, p.Name) }
+
+func (l *lorePacks) install(p installedPack) {
+	put(&l.Installed, p.Name, p)
+	if top, ok := l.Highest[p.Name]; !p.Dev && (!ok || pack.CompareVersions(p.Version, top.Version) > 0) {
+		put(&l.Highest, p.Name, p)
+	}
+}
+
+func put[T any](m *map[string]T, name string, v T) {
+	if *m == nil {
+		*m = map[string]T{}
+	}
+	(*m)[name] = v
+}
+
+func (l lorePacks) clone() lorePacks {
+	return lorePacks{maps.Clone(l.Keys), maps.Clone(l.Installed), maps.Clone(l.Highest)}
+}
+
+// packFinding is something about packs and keys that an operator has to look at.
+type packFinding struct {
+	Pack string `json:"pack,omitempty"` // installed, and not loaded
+	Key  string `json:"key,omitempty"`  // trusted, and not used
+	File string `json:"file,omitempty"`
+	Text string `json:"text"`
+	Cure string `json:"cure"`
+}
+
+func packDir(home gateway.Home, name string) string {
+	return filepath.Join(string(home), packsName, name)
+}
+
+func packFile(home gateway.Home, p installedPack) string {
+	return filepath.Join(packDir(home, p.Name), p.Digest+".baileypack")
+}
+
+func packKeyFile(home gateway.Home, name string) string {
+	return filepath.Join(string(home), packKeysName, name+".pub")
+}
+
+// installedPacks loads what is installed, each bundle verified now, and says what is not as the ledger has it. What does
+// not load is left out.
+func installedPacks(home gateway.Home, l lorePacks) (loaded []*pack.Pack, found []packFinding) {
+	keys, found := packKeys(home, l)
+	for _, name := range slices.Sorted(maps.Keys(l.Installed)) {
+		in := l.Installed[name]
+		p, err := loadPack(home, in, keys)
+		if err != nil {
+			found = append(found, packFinding{Pack: name, File: packFile(home, in), Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", name, in.Version, err),
+				Cure: "bailey pack install BUNDLE installs it anew; bailey pack uninstall " + name + " takes it out"})
+			continue
+		}
+		loaded = append(loaded, p)
+	}
+	return loaded, append(found, strayPacks(home, l)...)
+}
+
+func loadPack(home gateway.Home, in installedPack, keys []pack.Key) (*pack.Pack, error) {
+	data, err := readBundle(packFile(home, in))
+	if err != nil {
+		return nil, err
+	}
+	v, err := openPack(data, in.Dev, keys)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Name != in.Name || v.Version != in.Version || v.Digest != in.Digest || v.Key != in.Key:
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the file is %s %s, bundle %.12s, and another was installed", v.Name, v.Version, v.Digest)}
+	}
+	return v.Pack(in.Name + "/" + pack.ManifestName)
+}
+
+func readBundle(file string) ([]byte, error) {
+	data, err := readPlain(file, pack.MaxBundle)
+	if err == nil && data == nil {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + file, Hint: "bailey pack bundle DIR makes a bundle"}
+	}
+	return data, err
+}
+
+// openPack verifies a bundle. One for dev is known by its digest alone, which is for the caller to compare.
+func openPack(data []byte, dev bool, keys []pack.Key) (*pack.Verified, error) {
+	if !dev {
+		return pack.Verify(data, keys)
+	}
+	b, err := pack.ReadBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	return b.Dev(), nil
+}
+
+// packKeys are the keys that ledger and files agree on.
+func packKeys(home gateway.Home, l lorePacks) (keys []pack.Key, found []packFinding) {
+	for _, name := range slices.Sorted(maps.Keys(l.Keys)) {
+		file := packKeyFile(home, name)
+		text, err := readPlain(file, 4<<10)
+		k, bad := pack.ParseKey(l.Keys[name].Key)
+		switch {
+		case err == nil && bad == nil && string(text) == l.Keys[name].Key+"\n":
+			keys = append(keys, k)
+			continue
+		case err == nil && text == nil:
+			err = fmt.Errorf("%s is gone", file)
+		case err == nil:
+			err = fmt.Errorf("%s is not the key that was trusted", file)
+		}
+		found = append(found, packFinding{Key: name, File: file, Text: fmt.Sprintf("the key %s is trusted and NOT USED: %v", name, err),
+			Cure: "bailey pack untrust " + name + ", then bailey pack trust FILE with the key as its author gave it to you"})
+	}
+	for _, e := range namesIn(filepath.Join(string(home), packKeysName)) {
+		name, pub := strings.CutSuffix(e, ".pub")
+		if _, ok := l.Keys[name]; ok && pub || strings.HasPrefix(e, ".") { // one that was being written
+			continue
+		}
+		file := filepath.Join(string(home), packKeysName, e)
+		found = append(found, packFinding{File: file, Text: file + " was put there by hand, and is not trusted", Cure: "bailey pack trust " + file + " if you mean it, else remove it"})
+	}
+	return keys, found
+}
+
+// strayPacks are files where packs are, of which the ledger knows nothing.
+func strayPacks(home gateway.Home, l lorePacks) (found []packFinding) {
+	dir := filepath.Join(string(home), packsName)
+	stray := func(file string) {
+		found = append(found, packFinding{File: file, Text: file + " was put there by hand, and is not loaded", Cure: "bailey pack install " + file + " if you mean it, else remove it"})
+	}
+	for _, name := range namesIn(dir) {
+		in, ok := l.Installed[name]
+		if !ok {
+			stray(filepath.Join(dir, name))
+			continue
+		}
+		for _, e := range namesIn(filepath.Join(dir, name)) {
+			if file := filepath.Join(dir, name, e); file != packFile(home, in) && !strings.HasPrefix(e, ".") {
+				stray(file)
+			}
+		}
+	}
+	return found
+}
+
+// namesIn are the names in a directory, none where there is none.
+func namesIn(dir string) (names []string) {
+	list, _ := os.ReadDir(dir)
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// openCatalog is the built-in packs and those of the home. One that cannot stand beside the others is left out.
+func openCatalog(home gateway.Home, l lorePacks) (*pack.Catalog, []packFinding, error) {
+	c, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded, found := installedPacks(home, l)
+	for _, p := range loaded {
+		more, err := c.With(p)
+		if err != nil {
+			found = append(found, packFinding{Pack: p.Name, Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", p.Name, p.Version, err), Cure: "bailey pack uninstall " + p.Name})
+			continue
+		}
+		c = more
+	}
+	return c, found, nil
+}
+
+// examinePacks says what of packs and trusted keys is not as the ledger has it. A pack that does not load is missing to
+// whoever calls it.
+func examinePacks(home gateway.Home, s status) (list []finding) {
+	const name = "packs"
+	found := s.Packed
+	if !s.Running && ledger.Begun(home.Ledger()) {
+		known, err := recalled(home)
+		if err != nil {
+			return []finding{wrong(name, missing, "read what is installed", err)}
+		}
+		_, found = installedPacks(home, known.Packs)
+	}
+	for _, f := range found {
+		state := warning
+		if f.Pack != "" {
+			state = missing
+		}
+		list = append(list, finding{name, state, f.Text, f.Cure})
+	}
+	return list
+}

@@ -1,0 +1,282 @@
+package pack
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"bailey"
+)
+
+// A bundle, NAME-VERSION.baileypack, is one pack in one file: an index, which is a signed note (c2sp.org/signed-note), an
+// empty line, and the files' bytes back to back, in the index's order and with nothing between or behind them.
+//
+//	bailey.pack/v1
+//	demo 1.2.0
+//	0644 17 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 README.md
+//	0644 402 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae pack.yaml
+//	                                     an empty line ends the index
+//	— acme ZhVx…=                        the signature, where there is one
+//	                                     an empty line ends the note
+//	…                                    17 bytes, then 402
+//
+// A line of the index is mode, size in decimal, SHA-256 in hex, path; the lines are sorted by path as bytes. There is one
+// way to write an index, and a reader compares: what it would write itself is what has to stand there. So nothing in a
+// bundle can be said twice, be read in two ways, be compressed, lead elsewhere or be hidden.
+//
+// The digest of a bundle is the SHA-256 of its index up to and including the newline of its last line. It names the
+// contents of every file, and so what is signed; a signature more or less does not change it. The note's first line keeps
+// what is signed here apart from what the same key signs elsewhere.
+const bundleFormat = "bailey.pack/v1"
+
+// ManifestName is the one file that every bundle has.
+const ManifestName = "pack.yaml"
+
+// Bounds on a bundle. They are known before anything is read: nothing is unpacked.
+const (
+	MaxBundle     = 8 << 20 // bytes of the whole
+	maxBundleFile = 1 << 20 // bytes of one file
+	maxFiles      = 64
+	maxIndex      = 32 << 10 // bytes, the signature's included
+	maxPath       = 200      // characters
+	noteHash      = 4        // bytes of the key's hash before a note's signature
+	onlyMode      = "0644"
+)
+
+// segment begins with no dot and no dash: no name is hidden, leads upwards or looks like an option.
+var segment = lazy(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+// File is one file of a bundle.
+type File struct {
+	Path   string `json:"path"`
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+	bytes  []byte
+}
+
+// Bytes are the file's contents. The caller must not change them.
+func (f File) Bytes() []byte { return f.bytes }
+
+// Bundle is a bundle whose files are what its index says. Who made it is not known yet: see [Verify] and [Bundle.Dev].
+type Bundle struct {
+	Name    string
+	Version string
+	Digest  string // SHA-256 of the index, hex
+	Signer  string // the name of the key that the signature claims, "" where there is none
+	Files   []File // sorted by path
+
+	index     string // the signed text
+	signature string // the note's line, "" where there is none
+}
+
+// ReadBundle reads a bundle and holds every file against the index. It parses no manifest.
+func ReadBundle(data []byte) (*Bundle, error) {
+	b, rest, err := readIndex(data)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Files {
+		f := &b.Files[i]
+		if f.Size > len(rest) {
+			return nil, broken("the bundle is cut off: %s has %d of its %d bytes", f.Path, len(rest), f.Size)
+		}
+		f.bytes, rest = rest[:f.Size:f.Size], rest[f.Size:]
+		if sumOf(f.bytes) != f.SHA256 {
+			return nil, broken("%s is not the file that the index names: its bytes were changed", f.Path)
+		}
+	}
+	if len(rest) > 0 {
+		return nil, broken("%d bytes follow the last file, %s", len(rest), b.Files[len(b.Files)-1].Path)
+	}
+	return b, nil
+}
+
+// readIndex reads up to the files' bytes, and nothing of those.
+func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
+	if what := foreign(data); what != "" {
+		return nil, nil, broken("this is %s, and no bundle", what)
+	}
+	if len(data) > MaxBundle {
+		return nil, nil, broken("a bundle is at most %d bytes", MaxBundle)
+	}
+	head := data[:min(len(data), maxIndex)]
+	index, _, ended := bytes.Cut(head, []byte("\n\n"))
+	if !ended {
+		return nil, nil, broken("the index does not end within %d bytes", maxIndex)
+	}
+	b = &Bundle{index: string(index) + "\n"}
+	rest = data[len(index)+2:]
+	if rest, err = b.readSignature(rest); err != nil {
+		return nil, nil, err
+	}
+	if err := b.readLines(strings.Split(string(index), "\n")); err != nil {
+		return nil, nil, err
+	}
+	if b.index != indexOf(b.Name, b.Version, b.Files) {
+		return nil, nil, broken("the index is not written in the one way there is")
+	}
+	b.Digest = sumOf([]byte(b.index))
+	return b, rest, nil
+}
+
+// readSignature reads the note's one line of that kind, if it is there, and the empty line.
+func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
+	if line, found := bytes.CutPrefix(rest, []byte("— ")); found {
+		end := bytes.IndexByte(line, '\n')
+		name, code, _ := strings.Cut(string(line[:max(end, 0)]), " ")
+		sum, err := base64.StdEncoding.Strict().DecodeString(code)
+		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil || len(sum) != noteHash+ed25519.SignatureSize ||
+			string(line[:end]) != name+" "+base64.StdEncoding.EncodeToString(sum) {
+			return nil, broken("the signature's line cannot be read")
+		}
+		b.Signer, b.signature = name, "— "+name+" "+code+"\n"
+		rest = line[end+1:]
+	}
+	if len(rest) == 0 || rest[0] != '\n' {
+		return nil, broken("behind the index stands neither one signature nor an empty line")
+	}
+	return rest[1:], nil
+}
+
+func (b *Bundle) readLines(lines []string) error {
+	if lines[0] != bundleFormat {
+		return broken("the first line is not %s", bundleFormat)
+	}
+	if len(lines) < 3 || len(lines) > 2+maxFiles {
+		return broken("a bundle has from 1 to %d files, this one %d", maxFiles, max(0, len(lines)-2))
+	}
+	var err error
+	b.Name, b.Version, _ = strings.Cut(lines[1], " ")
+	if err = titled(b.Name, b.Version); err != nil {
+		return err
+	}
+	for i, line := range lines[2:] {
+		f, err := readFile(line)
+		if err != nil {
+			return err
+		}
+		if i > 0 && f.Path <= b.Files[i-1].Path {
+			return broken("%s stands twice in the index, or out of order", f.Path)
+		}
+		b.Files = append(b.Files, f)
+	}
+	return fits(b.Files)
+}
+
+// readFile reads a line of the index.
+func readFile(line string) (f File, err error) {
+	words := strings.SplitN(line, " ", 4)
+	if len(words) != 4 {
+		return f, broken("the index has the line \"%s\", which is none", show(line))
+	}
+	f = File{Path: words[3], SHA256: words[2]}
+	if err := sound(f.Path); err != nil {
+		return f, err
+	}
+	if words[0] != onlyMode {
+		return f, broken("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path, show(words[0]), onlyMode)
+	}
+	if f.Size, err = strconv.Atoi(words[1]); err != nil || f.Size < 0 || f.Size > maxBundleFile {
+		return f, broken("%s has the size %s: a file is at most %d bytes", f.Path, show(words[1]), maxBundleFile)
+	}
+	if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != f.SHA256 {
+		return f, broken("%s has no SHA-256 in small letters of hex", f.Path)
+	}
+	return f, nil
+}
+
+// fits refuses names that some file system takes for one, a bundle without a manifest, and one that is too large.
+func fits(files []File) error {
+	spelt, whole, size := map[string]string{}, map[string]bool{}, 0
+	for _, f := range files {
+		size += f.Size
+		for i, c := range f.Path + "/" {
+			if c != '/' {
+				continue
+			}
+			above := f.Path[:i]
+			if other, ok := spelt[strings.ToLower(above)]; ok && other != above {
+				return broken("%s and %s differ in case alone", other, above)
+			}
+			if whole[above] {
+				return broken("%s is a file, and %s is below it", above, f.Path)
+			}
+			spelt[strings.ToLower(above)] = above
+		}
+		whole[f.Path] = true
+	}
+	switch {
+	case size > MaxBundle:
+		return broken("the files are %d bytes together; a bundle is at most %d", size, MaxBundle)
+	case !whole[ManifestName]:
+		return broken("it has no %s", ManifestName)
+	}
+	return nil
+}
+
+// sound refuses a path that is not one of plain names below the bundle.
+func sound(path string) error {
+	segments := strings.Split(path, "/")
+	if len(path) > maxPath || slices.ContainsFunc(segments, func(s string) bool { return !segment().MatchString(s) }) {
+		return broken("\"%s\" cannot be the name of a file in a bundle: letters, digits, _, - and . within, parted by /, below the pack's directory", show(path))
+	}
+	return nil
+}
+
+// titled refuses what a bundle cannot be called. Its version says which of two is newer: MAJOR.MINOR.PATCH, as semver.org
+// has it, and for a pre-release -WORDS. Build metadata orders nothing and is refused.
+func titled(name, v string) error {
+	switch {
+	case !packName().MatchString(name):
+		return broken("a bundle cannot have the name \"%s\"", show(name))
+	case !version().MatchString(v) || semver.Canonical("v"+v) != "v"+v:
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a bundle cannot have the version \"%s\"", show(v)),
+			Hint: "write MAJOR.MINOR.PATCH, as in 1.0.0 or 1.1.0-rc.1: it has to be known which of two is newer"}
+	}
+	return nil
+}
+
+// CompareVersions returns a number below 0, 0 or above 0 as version a of a bundle is older than b, the same, or newer.
+func CompareVersions(a, b string) int { return semver.Compare("v"+a, "v"+b) }
+
+func indexOf(name, version string, files []File) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s %s\n", bundleFormat, name, version)
+	for _, f := range files {
+		fmt.Fprintf(&b, "%s %d %s %s\n", onlyMode, f.Size, f.SHA256, f.Path)
+	}
+	return b.String()
+}
+
+// foreign names the archives that are taken for bundles most.
+func foreign(data []byte) string {
+	for _, a := range []struct{ magic, what string }{
+		{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"}, {"\x1f\x8b", "a gzip file"}, {"BZh", "a bzip2 file"},
+		{"\xfd7zXZ", "an xz file"}, {"\x28\xb5\x2f\xfd", "a zstd file"}, {"7z\xbc\xaf", "a 7z archive"},
+	} {
+		if bytes.HasPrefix(data, []byte(a.magic)) {
+			return a.what
+		}
+	}
+	if len(data) > 262 && string(data[257:262]) == "ustar" {
+		return "a tar archive"
+	}
+	return ""
+}
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func broken(format string, args ...any) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "get the bundle anew; bailey pack bundle DIR makes one"}
+}

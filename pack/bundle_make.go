@@ -1,0 +1,81 @@
+package pack
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// MakeBundle makes an unsigned bundle of all that is below fsys, and holds what it made against the rules for reading one.
+// The manifest has to be without a fault; name and version are the manifest's.
+func MakeBundle(fsys fs.FS) ([]byte, error) {
+	files, err := filesOf(fsys)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(files, func(f File) bool { return f.Path == ManifestName })
+	if i < 0 {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the directory has no " + ManifestName, Hint: "bailey pack scaffold NAME writes one"}
+	}
+	p, err := Parse(ManifestName, files[i].bytes)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString(indexOf(p.Name, p.Version, files) + "\n\n")
+	for _, f := range files {
+		b.Write(f.bytes)
+	}
+	if _, err := ReadBundle([]byte(b.String())); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), nil
+}
+
+// filesOf reads the files of a directory, sorted by path. Anything but files and directories is refused.
+func filesOf(fsys fs.FS) (files []File, err error) {
+	err = fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || path == ".":
+			return err
+		case sound(path) != nil:
+			return unfit("%s cannot be part of a bundle by its name", show(path))
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			return unfit("%s is no plain file", path)
+		case len(files) == maxFiles:
+			return unfit("there are more than %d files", maxFiles)
+		}
+		f, err := fileOf(fsys, path)
+		files = append(files, f)
+		return err
+	})
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files, err
+}
+
+func fileOf(fsys fs.FS, path string) (f File, err error) {
+	in, err := fsys.Open(path)
+	if err != nil {
+		return f, err
+	}
+	defer in.Close()
+	f.Path = path
+	if f.bytes, err = io.ReadAll(io.LimitReader(in, maxBundleFile+1)); err != nil {
+		return f, err
+	}
+	if f.Size, f.SHA256 = len(f.bytes), sumOf(f.bytes); f.Size > maxBundleFile {
+		return f, unfit("%s is larger than %d bytes", path, maxBundleFile)
+	}
+	return f, nil
+}
+
+func unfit(format string, args ...any) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
+		Hint: "a bundle holds pack.yaml and what belongs to it, as README.md and LICENSE: keep the pack in a directory of its own"}
+}

@@ -1,0 +1,206 @@
+package pack
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"bailey"
+)
+
+// Change is one thing that a pack may do, or makes a rule see otherwise, that it could not before.
+type Change struct {
+	Capability bailey.CapabilityID `json:"capability"`
+	What       string              `json:"what"` // the manifest's key
+	Text       string              `json:"text"` // as the manifests have it: not fit for a terminal as it is
+}
+
+// Diff returns what now may do that old could not, in the order of now's capabilities. What can be seen to be less than
+// before is left out; what cannot be judged is in, and so is each key that this function does not know. A class
+// that is milder than before counts too: rules on the stricter one do not hold any more. A nil old could do nothing.
+func Diff(old, now *Pack) []Change {
+	before := map[bailey.CapabilityID]*Capability{}
+	if old != nil {
+		for _, c := range old.Capabilities {
+			before[c.ID] = c
+		}
+	}
+	var list []Change
+	for _, c := range now.Capabilities {
+		was, ok := before[c.ID]
+		if !ok {
+			runs := c.Command
+			if runs == "" {
+				runs = text(c.spec.Backend)
+			}
+			list = append(list, Change{c.ID, "new", fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk, c.Reversibility, runs)})
+			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
+				continue
+			}
+			was.spec = c.spec // beside that it is new, only what it reaches, is lent, writes and executes
+			was.spec.Sandbox.Egress, was.spec.Sandbox.Write, was.spec.Sandbox.Exec, was.spec.Credentials = nil, nil, nil, nil
+		}
+		d := differ{id: c.ID}
+		d.keys("", unpack(was.spec), unpack(c.spec))
+		list = append(list, d.list...)
+	}
+	return list
+}
+
+// unpack is a manifest as its digest sees it, so that no field can be forgotten here.
+func unpack(m manifest) map[string]any {
+	var tree map[string]any
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = json.Unmarshal(text, &tree)
+	}
+	if err != nil {
+		panic(err) // as in fill: nothing in it is unknown to JSON
+	}
+	for _, words := range []string{"pack", "version", "id", "description", "docs"} {
+		delete(tree, words) // they say nothing that anything checks
+	}
+	return tree
+}
+
+type differ struct {
+	id   bailey.CapabilityID
+	list []Change
+}
+
+func (d *differ) add(what, format string, args ...any) {
+	d.list = append(d.list, Change{d.id, what, fmt.Sprintf(format, args...)})
+}
+
+// keys compares two mappings of a manifest; at is what stands before their keys.
+func (d *differ) keys(at string, was, now map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(merged(was, now))) {
+		a, b, what := was[key], now[key], at+key
+		if text(a) == text(b) {
+			continue
+		}
+		switch key {
+		case "sandboxProfile", "env":
+			d.keys(key+".", object(a), object(b))
+		case "inputSchema":
+			d.schema("input", object(a), object(b))
+		case "ro", "rw", "exec", "egress", "credentials":
+			d.added(what, list(a), list(b))
+		case "hide":
+			d.gone(what, list(a), list(b))
+		case "memoryMiB", "tasks", "timeout":
+			d.limit(what, a, b)
+		default:
+			d.add(what, "%s → %s", value(a), value(b))
+		}
+	}
+}
+
+// limit compares two limits; one that is absent is the default, which may be more.
+func (d *differ) limit(what string, was, now any) {
+	a, had := was.(float64)
+	b, has := now.(float64)
+	switch {
+	case had && has && b <= a:
+	case what == "timeout":
+		d.add(what, "%s → %s", time.Duration(a), time.Duration(b))
+	default:
+		d.add(what, "%s → %s", value(was), value(now))
+	}
+}
+
+func (d *differ) added(what string, was, now []any) {
+	for _, v := range now {
+		if !slices.ContainsFunc(was, func(o any) bool { return text(o) == text(v) }) {
+			d.add(what, "+ %s", value(v))
+		}
+	}
+}
+
+func (d *differ) gone(what string, was, now []any) {
+	for _, v := range was {
+		if !slices.ContainsFunc(now, func(o any) bool { return text(o) == text(v) }) {
+			d.add(what, "- %s", value(v))
+		}
+	}
+}
+
+// schema compares two schemas keyword by keyword.
+func (d *differ) schema(at string, was, now map[string]any) {
+	for _, word := range slices.Sorted(maps.Keys(merged(was, now))) {
+		a, had := was[word]
+		b, has := now[word]
+		switch {
+		case text(a) == text(b) || word == "description" || word == "title":
+		case word == "properties":
+			d.inputs(at, object(a), object(b))
+		case word == "required":
+			d.gone(at+" required", list(a), list(b))
+		case !narrower(word, a, b, had, has):
+			d.add(at, "%s: %s → %s", word, value(a), value(b))
+		}
+	}
+}
+
+func (d *differ) inputs(at string, was, now map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		a, had := was[name]
+		what := at + " " + name
+		switch b := now[name]; {
+		case !had:
+			d.add(what, "+ %s", value(b))
+		case text(a) == text(b):
+		case a == true || a == false || b == true || b == false:
+			d.add(what, "%s → %s", value(a), value(b))
+		default:
+			d.schema(what, object(a), object(b))
+		}
+	}
+}
+
+// narrower tells that a keyword lets less through than before, for sure.
+func narrower(word string, a, b any, had, has bool) bool {
+	x, number1 := a.(float64)
+	y, number2 := b.(float64)
+	switch word {
+	case "maxLength", "maximum", "exclusiveMaximum", "maxItems", "maxProperties":
+		return has && (!had || number1 && number2 && y <= x)
+	case "minLength", "minimum", "exclusiveMinimum", "minItems", "minProperties":
+		return has && (!had || number1 && number2 && y >= x)
+	case "enum":
+		d := differ{}
+		d.added("", list(a), list(b))
+		return has && (!had || len(d.list) == 0)
+	case "pattern", "const":
+		return has && !had
+	}
+	return false
+}
+
+func merged(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+func object(v any) map[string]any { m, _ := v.(map[string]any); return m }
+func list(v any) []any            { l, _ := v.([]any); return l }
+
+// text is v as JSON, whose keys are sorted.
+func text(v any) string { b, _ := json.Marshal(v); return string(b) }
+
+// value is v for a person.
+func value(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return v
+	}
+	return text(v)
+}
