@@ -54,9 +54,10 @@ func (r *reader) sandbox(n ast.Node, m *manifest, at *nodes) {
 	s := &m.Sandbox
 	r.fields(n, "sandboxProfile", map[string]func(ast.Node){
 		"fs":       func(n ast.Node) { r.files(n, s, at) },
-		"network":  func(n ast.Node) { r.network(n, at) },
+		"network":  func(n ast.Node) { r.network(n, s, at) },
 		"limits":   func(n ast.Node) { r.limits(n, s) },
 		"env":      r.env(m),
+		"cache":    r.flag("cache", &s.Work.Cache),
 		"proc":     r.flag("proc", &s.Proc),
 		"syscalls": r.cannotList("allow extra syscalls"),
 	})
@@ -67,12 +68,7 @@ func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 		"ro":   r.paths("ro", &s.Read),
 		"rw":   func(n ast.Node) { at.write = n },
 		"hide": func(n ast.Node) { at.hide = n },
-		"exec": func(n ast.Node) {
-			r.paths("exec", &s.Exec)(n)
-			if len(s.Exec) > 0 && !r.builtin {
-				r.fault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
-			}
-		},
+		"exec": func(n ast.Node) { at.exec = n },
 	})
 }
 
@@ -95,9 +91,10 @@ func (r *reader) paths(what string, p *[]string) func(ast.Node) {
 	}
 }
 
-func (r *reader) network(n ast.Node, at *nodes) {
+func (r *reader) network(n ast.Node, s *sandbox, at *nodes) {
 	r.fields(n, "network", map[string]func(ast.Node){
-		"egress": func(n ast.Node) { at.egress = n },
+		"egress":   func(n ast.Node) { at.egress = n },
+		"loopback": r.flag("loopback", &s.Work.Loopback),
 	})
 }
 

@@ -48,6 +48,7 @@ type sandbox struct {
 	Memory int64    `json:"memoryMiB,omitempty"`
 	Tasks  int64    `json:"tasks,omitempty"`
 	Proc   bool     `json:"proc,omitempty"`
+	Work   work     `json:"work,omitzero"`
 	Egress []string `json:"egress,omitempty"` // in their one spelling, or as they stand there
 }
 
@@ -120,8 +121,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, input, write, hide, egress, preview, argv ast.Node
-	inject                                                            map[ast.Node]*inject
+	exec, backend, sandbox, args, input, write, hide, egress, preview, argv ast.Node
+	inject                                                                  map[ast.Node]*inject
 }
 
 func (r *reader) capability(n ast.Node, p *Pack) *Capability {
@@ -147,6 +148,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		c.args = r.templates(at.args, m.Backend.Args, c.schema)
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.reach(&m, &at, c.schema)
+		r.executes(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = r.egress(&at, &m, c.schema)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)

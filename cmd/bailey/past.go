@@ -63,7 +63,7 @@ func (h historian) past(r ledger.Record) policy.Past {
 		p.Marks = append(p.Marks, otherManifest)
 	}
 	p.Request.Cage, p.Request.Absent, p.Request.Changed = o.Cage.Kind, o.Cage.Absent, o.Cage.Changed()
-	p.Request.Dir, p.Request.Restores = o.Cwd, o.Restored
+	p.Request.Dir, p.Request.Restores, p.Request.Waivers = o.Cwd, o.Restored, m.Waivers()
 	if strings.Contains(o.Cwd, token) {
 		p.Hidden = append(p.Hidden, "dir")
 	}

@@ -19,6 +19,7 @@ type Action struct {
 	Reversibility string
 	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
 	BuiltIn       bool            // of a pack that ships with Bailey
+	Waivers       []string        // what its manifest wants beyond a tool's cage
 	Own           bool            // agents do it themselves, and it is they who ask their person
 }
 
