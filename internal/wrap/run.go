@@ -95,8 +95,7 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	if r.Stamps, err = stamps(project, before.Paths); err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(project))
-	home = s.in(hex.EncodeToString(sum[:12]), "home")
+	home = s.in(named(project), "home")
 	if !keepHome {
 		home = s.in("fresh", r.ID)
 		r.Fresh = home
@@ -133,6 +132,12 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		return nil, "", unwritten(s, err)
 	}
 	return r, home, nil
+}
+
+// named is what a project's directory is called.
+func named(project string) string {
+	sum := sha256.Sum256([]byte(project))
+	return hex.EncodeToString(sum[:12])
 }
 
 func unwritten(s State, err error) error {
