@@ -172,6 +172,9 @@ func newID() string {
 	return "w-" + hex.EncodeToString(b[:])
 }
 
+// Abandon gives a run up as it stands, as a kill does.
+func (r *Run) Abandon() { r.lock.Close() }
+
 // Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
 func (s State) Left(project string) (list []*Run, err error) {
 	names, err := filepath.Glob(s.in("runs", "w-*.json"))

@@ -112,7 +112,7 @@ func (s State) home(project string) (p bailey.Place, err error) {
 		return p, err
 	}
 	now := time.Now()
-	os.Chtimes(filepath.Dir(home), now, now) // who was used last is swept last
+	os.Chtimes(filepath.Dir(home), now, now)                                                            // who was used last is swept last
 	fd, err := syscall.Open(home, 0x200000|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0) // O_PATH
 	if err != nil {
 		return p, &bailey.Error{Kind: bailey.Unavailable, Message: home + " cannot be opened", Err: err}
