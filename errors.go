@@ -8,6 +8,7 @@ type Kind string
 
 const (
 	Denied      Kind = "denied"      // policy, approval or a wall said no
+	Blocked     Kind = "blocked"     // the profiles in use do not have it
 	Invalid     Kind = "invalid"     // the caller's input is wrong
 	NotFound    Kind = "not found"   // no such capability, receipt, rule
 	Conflict    Kind = "conflict"    // it exists already, or changed meanwhile

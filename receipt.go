@@ -51,7 +51,9 @@ type Outcome struct {
 	Executed       *bool         `json:"executed"` // the tool was started; null when nobody knows
 	ManifestDigest string        `json:"manifestDigest,omitempty"`
 	PolicyDigest   string        `json:"policyDigest,omitempty"`
-	Argv           []string      `json:"argv,omitempty"` // redacted; absent when over [InlineCap]
+	Profile        string        `json:"profile,omitempty"`     // in use, joined by +
+	Environment    string        `json:"environment,omitempty"` // that it names
+	Argv           []string      `json:"argv,omitempty"`        // redacted; absent when over [InlineCap]
 	EnvNames       []string      `json:"envNames,omitempty"`
 	Cwd            string        `json:"cwd,omitempty"`
 	Paths          []string      `json:"paths,omitempty"`

@@ -16,6 +16,7 @@ const maxComplaints = 8 // in one error; nothing more is looked for beyond them
 // or objects written as JSON; a list of strings may also come as one plain string, its only element.
 // The error is Invalid and holds every complaint.
 func (m *Capability) Check(input map[string]any, text bool) (map[string]any, error) {
+	input = m.filled(input)
 	c := &checker{id: string(m.ID), hide: m.hidden}
 	clean := make(map[string]any, len(input))
 	for _, name := range keys(input) {

@@ -212,8 +212,11 @@ type Capability struct {
 	looks    [][]element // of the preview
 	binds    []bound     // of its arguments
 	egress   []reached
-	patterns []pattern           // of command lines
-	quote    func(string) string // nil: as it is
+	patterns []pattern         // of command lines
+	folders  map[string]string // that a profile binds, by path input
+
+	credential func(string) string // what the broker calls one; nil: as it is
+	quote      func(string) string // nil: as it is
 }
 
 // Quoting returns m with errors that show foreign text only after hide has seen all of it. Errors show the
@@ -233,13 +236,16 @@ func (m *Capability) hidden(v string) string {
 
 // InputSchema returns the schema of the arguments as JSON: always of type object, with
 // additionalProperties false. The caller must not change it.
-func (m *Capability) InputSchema() json.RawMessage { return m.spec.InputSchema }
+func (m *Capability) InputSchema() json.RawMessage { return m.optional(m.spec.InputSchema) }
 
 // Wants returns the credentials to lend, in the manifest's order.
 func (m *Capability) Wants() []bailey.Want {
 	wants := make([]bailey.Want, 0, len(m.spec.Credentials))
 	for _, c := range m.spec.Credentials {
 		w := bailey.Want{Name: c.Name, Env: c.Env, File: c.File}
+		if m.credential != nil {
+			w.Name = m.credential(c.Name)
+		}
 		if c.Inject != nil {
 			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers), Query: slices.Clone(c.Inject.Query)}
 		}

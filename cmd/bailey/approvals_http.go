@@ -83,7 +83,7 @@ func (h *answersHTTP) serve(ctx context.Context, l net.Listener, cert, key strin
 
 // httpStatus is the one table from kinds of error to statuses.
 var httpStatus = map[bailey.Kind]int{
-	bailey.Denied: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
+	bailey.Denied: http.StatusForbidden, bailey.Blocked: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
 	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway, bailey.Internal: http.StatusInternalServerError,
 }
 

@@ -94,6 +94,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	found = append(found, examinePolicy(home, s)...)
 	found = append(found, examineHooks(home, s)...)
 	found = append(found, examineRedaction(home, s)...)
+	found = append(found, examineProfiles(home, s)...)
 	found = append(found, examineBroker(s)...)
 	found = append(found, examineNotify(s)...)
 	cages, tools := examineCages(ctx)

@@ -16,16 +16,16 @@ import (
 
 const oneHook = `{"hooks": {"PreToolUse": [{"command": "~/check"}]}}`
 
-// shelf is a home with a hookbook, and what that noted.
-type shelf struct {
+// kiosk is a home with a hookbook, and what that noted.
+type kiosk struct {
 	*hookbook
 	noted []appliedHooks
 	full  bool // the ledger takes nothing
 }
 
-func openShelf(t *testing.T, home, userHome string, last appliedHooks) (*shelf, error) {
+func openShelf(t *testing.T, home, userHome string, last appliedHooks) (*kiosk, error) {
 	t.Helper()
-	s := &shelf{}
+	s := &kiosk{}
 	b, err := openHookbook(&hookbook{home: gateway.Home(home), userHome: userHome, log: slog.New(slog.DiscardHandler), note: func(_ context.Context, kind string, data any) error {
 		if s.full {
 			return errors.New("full")
@@ -37,7 +37,7 @@ func openShelf(t *testing.T, home, userHome string, last appliedHooks) (*shelf, 
 	return s, err
 }
 
-func (s *shelf) write(t *testing.T, text string) {
+func (s *kiosk) write(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(s.path(), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func (s *shelf) write(t *testing.T, text string) {
 }
 
 // reload applies the file as `hooks reload` does; between is what happens while a person reads.
-func (s *shelf) reload(t *testing.T, between func()) error {
+func (s *kiosk) reload(t *testing.T, between func()) error {
 	t.Helper()
 	shown, err := s.compare(t.Context(), gateway.Query{}, bailey.Call{})
 	if err != nil {

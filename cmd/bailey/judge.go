@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -181,9 +182,10 @@ func (s *stack) judging() judge.Config {
 		}
 		masks = append(masks, filepath.Join(dir, ".claude.json"))
 	}
-	door := map[string]bool{}
-	for _, m := range s.catalog.All() {
-		door[strings.ReplaceAll(string(m.ID), ".", "_")] = m.Isolation != pack.Agent
+	ours := func(tool string) bool {
+		return slices.ContainsFunc(s.shelf.Catalog().All(), func(m *pack.Capability) bool {
+			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
+		})
 	}
-	return judge.Config{Do: s.limit.Do, Catalog: s.catalog.All, Ours: func(tool string) bool { return door[tool] }, Home: home, Masks: masks}
+	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks}
 }

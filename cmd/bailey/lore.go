@@ -24,6 +24,7 @@ type lore struct {
 	Asked    approve.State            `json:"asked,omitzero"`
 	Hooks    appliedHooks             `json:"hooks,omitzero"`
 	Wraps    wrapsKnown               `json:"wraps,omitzero"`
+	Profiles gateway.InUse            `json:"profiles,omitzero"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -33,13 +34,14 @@ type fold func(l *lore, data []byte) error
 // that starts.
 func folds() map[string]fold {
 	return map[string]fold{
-		gateway.ApplyEvent: foldAs(func(l *lore, a gateway.Applied) { l.Settings = a }),
-		gateway.PinEvent:   foldAs(func(l *lore, p gateway.Pin) { l.Pins.Keep(p) }),
-		gateway.RepinEvent: foldAs(func(l *lore, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
-		configureEvent:     foldAs((*lore).configure),
-		undoEvent:          foldAs(func(l *lore, c configuration) { delete(l.Clients, c.File) }),
-		policyEvent:        foldAs(func(l *lore, p appliedPolicy) { l.Policy = p }),
-		hooksEvent:         foldAs(func(l *lore, a appliedHooks) { l.Hooks = a }),
+		gateway.ApplyEvent:   foldAs(func(l *lore, a gateway.Applied) { l.Settings = a }),
+		gateway.ProfileEvent: foldAs(func(l *lore, u gateway.InUse) { l.Profiles = u }),
+		gateway.PinEvent:     foldAs(func(l *lore, p gateway.Pin) { l.Pins.Keep(p) }),
+		gateway.RepinEvent:   foldAs(func(l *lore, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
+		configureEvent:       foldAs((*lore).configure),
+		undoEvent:            foldAs(func(l *lore, c configuration) { delete(l.Clients, c.File) }),
+		policyEvent:          foldAs(func(l *lore, p appliedPolicy) { l.Policy = p }),
+		hooksEvent:           foldAs(func(l *lore, a appliedHooks) { l.Hooks = a }),
 		gateway.KillEvent: foldAs(func(l *lore, k gateway.Killed) {
 			if !l.Killed.On() { // the first reason stands
 				l.Killed = k

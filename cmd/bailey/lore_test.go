@@ -75,7 +75,10 @@ func examples(r *rand.Rand) map[string]func() any {
 		wrapRefused: func() any {
 			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
 		},
-		wrapEnd:            func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		wrapEnd: func() any { return wrapEnding{ID: wrapID(), At: at(), ExitCode: r.IntN(3), Moved: []string{name()}} },
+		gateway.ProfileEvent: func() any {
+			return gateway.InUse{At: at(), Profiles: []gateway.UsedProfile{{Name: "p", Digest: fmt.Sprint(r.IntN(1000)), Profile: gateway.Profile{Packs: []string{name()}}}}}
+		},
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
 	}
@@ -504,13 +507,17 @@ func TestLoreFormat(t *testing.T) {
 	l.Wraps.start(wrapStarting{ID: "w-1", Agent: "a", Project: "/p", Session: "s-1", At: when})
 	l.Wraps.refuse(wrapRefusals{ID: "w-1", Lines: []refusal{{At: when, Kind: "call", Target: "t", Reason: "r", Hint: "h"}}, Untold: 2})
 	l.Wraps.end(wrapEnding{ID: "w-1", At: when, ExitCode: 3, Moved: []string{"m"}, Dir: "/q"})
+	l.Profiles = gateway.InUse{At: when, Operator: "o", Person: "p", Profiles: []gateway.UsedProfile{{Name: "n", Digest: "d", Profile: gateway.Profile{
+		Description: "e", Packs: []string{"a"}, Capabilities: []string{"a.b"}, Environment: "v", Workspaces: []string{"/w"},
+		Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "h", Port: 1, Private: true}, For: []string{"a.*"}}},
+		Secrets:   []gateway.SecretBind{{For: []string{"a.b"}, Name: "s", From: "f"}}, Folders: []gateway.FolderBind{{For: []string{"a.b"}, Input: "i", Path: "/i"}}}}}}
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
+	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -523,8 +530,11 @@ func TestLoreFormat(t *testing.T) {
 		`"grants":{"g":{"id":"g","question":"a","text":"t","until":"1970-01-01T00:00:00Z","by":` + answered + `}}},` +
 		`"hooks":{"digest":"d","userHome":"/h","hooks":6,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
 		`"wraps":{"runs":[{"id":"w-1","agent":"a","project":"/p","session":"s-1","started":"1970-01-01T00:00:00Z","ended":"1970-01-01T00:00:00Z","exitCode":3,"untold":2,"quarantined":["m"],"quarantine":"/q"}],` +
-		`"refused":[{"n":1,"run":"w-1","at":"1970-01-01T00:00:00Z","kind":"call","target":"t","reason":"r","hint":"h"}],"count":1}}`
-	if list[0].Text != want || list[0].Format != 2 {
-		t.Errorf("format %d:\n%s\nwant format 2:\n%s", list[0].Format, list[0].Text, want)
+		`"refused":[{"n":1,"run":"w-1","at":"1970-01-01T00:00:00Z","kind":"call","target":"t","reason":"r","hint":"h"}],"count":1},` +
+		`"profiles":{"profiles":[{"name":"n","digest":"d","description":"e","packs":["a"],"capabilities":["a.b"],"environment":"v","workspaces":["/w"],` +
+		`"endpoints":[{"host":"h","port":1,"private":true,"for":["a.*"]}],"secrets":[{"for":["a.b"],"name":"s","from":"f"}],` +
+		`"folders":[{"for":["a.b"],"input":"i","path":"/i"}]}],"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}`
+	if list[0].Text != want || list[0].Format != 3 {
+		t.Errorf("format %d:\n%s\nwant format 3:\n%s", list[0].Format, list[0].Text, want)
 	}
 }

@@ -18,7 +18,7 @@ import (
 const memoryEvent = "memory"
 
 // loreFormat is that of the text; another's is not read.
-const loreFormat = 2
+const loreFormat = 3
 
 const (
 	partBytes = 28 << 10 // of the text in an entry of 64 KiB: as a JSON string it may take twice as many

@@ -28,8 +28,9 @@ var version = "dev"
 const (
 	exitOK          = 0
 	exitDenied      = 1
-	exitInput       = 2 // bad input, or an approval is needed
-	exitTool        = 3 // the tool failed; its own code is in the result
+	exitInput       = 2  // bad input, or an approval is needed
+	exitTool        = 3  // the tool failed; its own code is in the result
+	exitBlocked     = 77 // by the profiles in use
 	exitNoMatch     = 126
 	exitUnreachable = 127
 )
@@ -153,7 +154,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
-		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
+		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb())
 	groups(root)
 	root.PersistentPreRunE = forInside
 	return root

@@ -76,7 +76,7 @@ func (s *stack) watched() gate.Ledger {
 
 // class is a capability's side effect.
 func (s *stack) class(id bailey.CapabilityID) string {
-	m, err := s.catalog.Lookup(id)
+	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
 		return "unknown"
 	}

@@ -101,7 +101,7 @@ func (s *stack) changes(ctx context.Context, q gateway.Query, _ bailey.Call) (an
 
 // job is a capability's without inputs: its programs do not depend on them.
 func (s *stack) job(q gateway.Query) (bailey.Job, error) {
-	m, err := s.catalog.Lookup(bailey.CapabilityID(text(q.Args, "id")))
+	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 	if err != nil {
 		return bailey.Job{}, err
 	}
@@ -114,6 +114,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[jailRunEvent] = s.jailRun
 	acts[wrapStart], acts[wrapRefused], acts[wrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
 	acts[repinAct] = s.repin
+	acts[gateway.ProfileEvent] = s.applyProfiles
 	acts[forgetAct] = s.forget
 	acts[rotateAct] = s.rotate
 	acts[policyEvent] = s.rules.apply

@@ -63,7 +63,8 @@ func (h historian) past(r ledger.Record) policy.Past {
 		p.Marks = append(p.Marks, otherManifest)
 	}
 	p.Request.Cage, p.Request.Absent, p.Request.Changed = o.Cage.Kind, o.Cage.Absent, o.Cage.Changed()
-	p.Request.Dir, p.Request.Restores, p.Request.Waivers = o.Cwd, o.Restored, m.Waivers()
+	p.Request.Dir, p.Request.Restores, p.Request.Profile, p.Request.Environ = o.Cwd, o.Restored, o.Profile, o.Environment
+	p.Request.Waivers = m.Waivers()
 	if strings.Contains(o.Cwd, token) {
 		p.Hidden = append(p.Hidden, "dir")
 	}

@@ -53,7 +53,7 @@ func (s *stack) reconsider(ctx context.Context, q gateway.Query, from bailey.Cal
 		return nil, err
 	}
 	r := found.(shownReceipt).Record
-	h := historian{catalog: s.catalog, body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+	h := historian{catalog: s.shelf.Catalog(), body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
 		return s.ledger.Body(id, ledger.InputPart, said)
 	}}
 	p := h.past(r)

@@ -66,8 +66,8 @@ type edition struct {
 // they changed; what was applied is kept beside the ledger by its digest, which the ledger has.
 type rulebook struct {
 	home    gateway.Home
-	catalog *pack.Catalog
-	actions []policy.Action
+	catalog *pack.Catalog   // guarded by mu once it is open
+	actions []policy.Action // of that
 	bare    bool
 	meter   *gateway.Budgets
 	signers func() []string // who may sign; none: nobody has to
@@ -123,6 +123,22 @@ func (r *rulebook) use(e edition) {
 	}
 	r.now.Store(&e)
 	r.meter.Set(e.budgets)
+}
+
+// Stock has the rules in force hold for other packs. They have to load with those as well: rules that speak of what is not
+// there any more would not say what whoever applied them meant.
+func (r *rulebook) Stock(c *pack.Catalog) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	then := &rulebook{home: r.home, catalog: c, actions: actions(c), bare: r.bare, applied: r.applied}
+	e, err := then.last()
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy in use does not load with these packs", Err: err,
+			Hint: "bailey policy apply one that does, first"}
+	}
+	r.catalog, r.actions = c, then.actions
+	r.use(e)
+	return nil
 }
 
 // load makes an edition of files: rules that load, budgets that are understood, and tests that pass.

@@ -474,3 +474,35 @@ func TestBudgetsOfManyCalls(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// TestStockKeepsTheRules: packs come and go under the rules in force, which name what is new only after it came; packs without
+// what they name are refused, and then nothing changes.
+func TestStockKeepsTheRules(t *testing.T) {
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := openRulebook(&rulebook{home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}, appliedPolicy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.Engine()
+	if err := r.Stock(catalog); err != nil {
+		t.Fatal(err)
+	}
+	if r.Engine() == before || r.Engine().Digest() != before.Digest() {
+		t.Error("the rules are others, or did not load again")
+	}
+	before = r.Engine()
+	few, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(`name: t
+version: 1.0.0
+capabilities:
+  - {name: put, backend: {type: subprocess, command: "true"}, risk: low, sideEffectClass: readOnly, reversibility: readOnly}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Stock(few); !errors.Is(err, bailey.Conflict) || r.Engine() != before {
+		t.Errorf("rules about what is gone: %v", err)
+	}
+}

@@ -20,7 +20,7 @@ func (a *app) runVerb() *cobra.Command {
 		Short: "Make one call through the gate",
 		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
 
-Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed,
+Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed, 77 not in the profiles in use,
 126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.
 
 A call that a person has to approve is parked: it ends with 2 and the approval's id, and the same call takes it up, once,
@@ -132,6 +132,8 @@ func replyCode(r gateway.Reply) int {
 		return exitTool
 	case bailey.NotFound:
 		return exitNoMatch
+	case bailey.Blocked:
+		return exitBlocked
 	}
 	return exitDenied
 }

@@ -70,8 +70,12 @@ func (a *app) found(l searchList) error {
 
 func (s *stack) search(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
 	out := searchList{Capabilities: []searchRow{}}
-	for _, m := range s.catalog.Search(text(q.Args, "words"), number(q.Args, "limit")) {
+	stack := s.shelf.profiles.InForce()
+	for _, m := range s.shelf.Catalog().Search(text(q.Args, "words"), number(q.Args, "limit")) {
 		c := m.Capability
+		if admit(stack, c) != nil {
+			continue
+		}
 		out.Capabilities = append(out.Capabilities, searchRow{ID: c.ID, Description: c.Description,
 			SideEffect: string(c.SideEffect), Inputs: c.InputNames(), Score: m.Score})
 	}

@@ -34,6 +34,7 @@ type status struct {
 	Drift     string                `json:"policyDrift,omitempty"`   // how its files differ from what was applied
 	Settings  string                `json:"settingsDrift,omitempty"` // how they differ from what was applied
 	Hooks     *hooksStatus          `json:"hooks,omitempty"`         // nil: there are none, and none wait
+	Profile   *profileStatus        `json:"profile,omitempty"`       // nil: none is in use
 	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
 	Packs     []string              `json:"packs,omitempty"`
 	Redaction redact.Config         `json:"redaction,omitzero"` // rules of the home's own
@@ -172,6 +173,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.rules.status(&out)
 	out.Hooks = s.hooks.book.status()
+	out.Profile = newProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
@@ -266,6 +268,9 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		}
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
+	if s.Profile != nil {
+		s.Profile.words(line)
+	}
 	if words := ruleCounts(s.Redaction); words != "" {
 		line("redaction", "%s", words)
 	}

@@ -73,10 +73,11 @@ func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, er
 	return egress.NewWay(c)
 }
 
-// network is what settings say of it; without a desk, nothing.
+// network is what the profiles in use and the settings say of it; without a desk, settings say nothing.
 func (s *stack) network() gateway.Network {
-	if s.desk == nil {
-		return gateway.Network{}
+	var said gateway.Network
+	if s.desk != nil {
+		said = s.desk.settings.Applied().Network
 	}
-	return s.desk.settings.Applied().Network
+	return s.shelf.profiles.InForce().Network(said)
 }

@@ -37,7 +37,8 @@ type stack struct {
 	scribe  *scribe // through which all note
 	index   *ledger.Index
 	notary  *ledger.Notary
-	catalog *pack.Catalog
+	catalog *pack.Catalog // to begin with; nil: what ships
+	shelf   *shelf
 	rules   *rulebook
 	kill    *gateway.KillSwitch // before the gate and its policy
 	budgets *gateway.Budgets
@@ -173,8 +174,9 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.log})
 	s.kill.Withdraw = func(reason string) { s.queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := gateway.NewWorkspaces(masks, homes)
+	s.shelf = newShelf(s.catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.note, s.log), s.cages.Installed)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.watched(), Catalog: s.catalog, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
+		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
 		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
@@ -211,7 +213,7 @@ func actions(c *pack.Catalog) []policy.Action {
 // manifests is one digest for all that can be called: SHA-256, hex, over a line for each capability with its manifest's.
 func (s *stack) manifests() string {
 	var lines []string
-	for _, m := range s.catalog.All() {
+	for _, m := range s.shelf.Catalog().All() {
 		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
 	}
 	slices.Sort(lines)
@@ -222,7 +224,7 @@ func (s *stack) manifests() string {
 func (s *stack) packs() []string {
 	seen := map[string]bool{}
 	var list []string
-	for _, m := range s.catalog.All() {
+	for _, m := range s.shelf.Catalog().All() {
 		if name := m.Pack + " " + m.Version; !seen[name] {
 			seen[name] = true
 			list = append(list, name)
@@ -305,7 +307,7 @@ func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
 func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
-	for _, m := range d.s.catalog.All() {
+	for _, m := range d.s.shelf.Present() {
 		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) { // an agent does the former by itself
 			continue
 		}
@@ -323,17 +325,17 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 	return map[string]func(context.Context, gateway.Query, bailey.Call) (any, error){
 		"capabilities": func(context.Context, gateway.Query, bailey.Call) (any, error) {
 			list := capabilityList{Capabilities: []capability{}}
-			for _, m := range s.catalog.All() {
+			for _, m := range s.shelf.Active() {
 				list.Capabilities = append(list.Capabilities, newCapability(m, false))
 			}
 			return list, nil
 		},
 		"capability": func(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
-			m, err := s.catalog.Lookup(bailey.CapabilityID(text(q.Args, "id")))
+			m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 			if err != nil {
 				return nil, err
 			}
-			return newCapability(m, true), nil
+			return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
 		},
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
@@ -347,7 +349,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"changes":    s.changes,
 		"status":     s.status,
 		"checkpoint": s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		"metrics": s.metrics, wrapsLook: s.wraps,
+		"metrics": s.metrics, wrapsLook: s.wraps, profilesLook: s.listProfiles, profileCompare: s.compareProfiles,
 		killVerb: s.stop, killedLook: s.killed, "budget": s.budget, nowLook: s.present,
 		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show, "hooks.compare": s.hooks.book.compare, hooksLook: s.listHooks,

@@ -24,6 +24,8 @@ type course struct {
 	receipt  bailey.ReceiptID
 	started  time.Time
 	manifest *pack.Capability
+	profile  string
+	environ  string // of the profile
 
 	input    map[string]any // restored, typed by the manifest after check
 	text     bool           // input still holds words
@@ -90,6 +92,7 @@ func (c *course) lookup(context.Context) error {
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
+		c.profile, c.environ = c.Catalog.Profile()
 		return nil
 	}
 	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
@@ -174,7 +177,7 @@ func (c *course) request() bailey.Request {
 		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted,
+		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
 	}
 	for _, p := range c.places {
 		r.Paths[p.Input] = p.Path

@@ -26,6 +26,8 @@ type world struct {
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
 
+	profile, environment string
+
 	takeErr error
 	left    Allowance // without Settle
 	taken   bailey.Request
@@ -85,7 +87,7 @@ func (w *world) gate() *Gate {
 		w.t.Fatal(err)
 	}
 	g, err := New(Config{
-		Ledger: w, Catalog: catalog, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: egressOf{w}, Redactor: w,
+		Ledger: w, Catalog: shelf{catalog, w}, Places: placesOf{w}, Policy: w, Hooks: w, Approver: approverOf{w}, Budgets: budgetsOf{w}, Lender: w, Egress: egressOf{w}, Redactor: w,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: w}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -93,6 +95,14 @@ func (w *world) gate() *Gate {
 	}
 	return g
 }
+
+// shelf is a catalog in which the profile of the world is in use.
+type shelf struct {
+	*pack.Catalog
+	w *world
+}
+
+func (s shelf) Profile() (name, environment string) { return s.w.profile, s.w.environment }
 
 const manifest = `
 name: t

@@ -27,9 +27,12 @@ type Ledger interface {
 	Open(ctx context.Context, i bailey.Intent) (seal func(bailey.Outcome) error, err error)
 }
 
-// Catalog knows the capabilities; an unknown one is NotFound, with close matches as the hint.
+// Catalog knows the capabilities; an unknown one is NotFound, with close matches as the hint, and one that the profiles in
+// use do not have is Blocked.
 type Catalog interface {
 	Lookup(id bailey.CapabilityID) (*pack.Capability, error)
+	// Profile is what policy sees of the profiles in use; "" without any.
+	Profile() (name, environment string)
 }
 
 // Places opens a path input inside the session's workspace, once; what it returns is what is mounted.

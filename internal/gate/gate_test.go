@@ -677,3 +677,25 @@ func TestBodyIsWhatTheCallerGot(t *testing.T) {
 		}
 	}
 }
+
+// TestProfileReachesPolicy: policy sees the profiles that were in use when the call was looked up, at each decision.
+func TestProfileReachesPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.profile, w.environment = "prod", "production"
+	var seen []string
+	given := w.decide
+	w.decide = func(n int, r bailey.Request) bailey.Decision {
+		seen = append(seen, r.Profile+" "+r.Environ)
+		w.profile, w.environment = "other", "other"
+		return given(n, r)
+	}
+	if res := w.gate().Do(t.Context(), call()); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	if o := w.one(); o.Profile != "prod" || o.Environment != "production" {
+		t.Errorf("the receipt says %q in %q", o.Profile, o.Environment)
+	}
+	if len(seen) != 2 || seen[0] != "prod production" || seen[1] != seen[0] {
+		t.Errorf("policy saw %q", seen)
+	}
+}

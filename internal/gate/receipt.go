@@ -72,7 +72,7 @@ func (c *course) outcome() bailey.Outcome {
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {
-		o.ManifestDigest = c.manifest.Digest
+		o.ManifestDigest, o.Profile, o.Environment = c.manifest.Digest, c.profile, c.environ
 	}
 	if c.run != nil {
 		cage := c.cage()
@@ -135,7 +135,7 @@ func (c *course) status() bailey.Status {
 		return bailey.Pending
 	case errors.Is(c.err, context.Canceled), errors.Is(c.err, context.DeadlineExceeded):
 		return bailey.Killed
-	case errors.Is(c.err, bailey.Denied):
+	case errors.Is(c.err, bailey.Denied), errors.Is(c.err, bailey.Blocked):
 		return bailey.Refused
 	}
 	return bailey.Failed

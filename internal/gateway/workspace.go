@@ -27,6 +27,7 @@ type Workspaces struct {
 	roots map[bailey.SessionID]string
 	walls map[bailey.SessionID]string // of agents inside the wall: the project, which is all that they have
 	named []string                    // the home's own, canonical
+	more  []string                    // those of the profiles in use
 	shut  error                       // why no call gets a workspace, nil when nothing is wrong
 }
 
@@ -152,9 +153,16 @@ func (w *Workspaces) use(dirs []string, shut error) {
 	w.mu.Unlock()
 }
 
+// useProfiles adds the workspaces of the profiles in use, from the next call on.
+func (w *Workspaces) useProfiles(dirs []string) {
+	w.mu.Lock()
+	w.more = dirs
+	w.mu.Unlock()
+}
+
 func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	w.mu.Lock()
-	named, shut := w.named, w.shut
+	named, shut := slices.Concat(w.named, w.more), w.shut
 	project, wall := w.walls[call.Session.ID]
 	w.mu.Unlock()
 	switch {

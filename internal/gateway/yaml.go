@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +41,7 @@ type Contents struct {
 // but a list of absolute paths, or a rule of redaction that does not do what its examples say, is an error
 // with line and column.
 func ParseSettings(text []byte) (c Contents, err error) {
+	defer func() { err = inFile(SettingsName, "bailey init --apply", err) }()
 	defer foreign(&err)
 	body, err := document(text)
 	if err != nil {
@@ -177,23 +179,38 @@ func items(n ast.Node, wants string, read func(ast.Node) error) error {
 	return nil
 }
 
-func unreadable(err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: SettingsName + " cannot be read", Hint: "correct it, then bailey init --apply", Err: err}
-}
+func unreadable(err error) error { return &misread{why: " cannot be read", err: err} }
 
 func fault(n ast.Node, format string, args ...any) error {
 	return faultAt(n.GetToken(), format, args...)
 }
 
 func faultAt(at *token.Token, format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: place(at) + ": " + fmt.Sprintf(format, args...),
-		Hint: "correct it, then bailey init --apply"}
+	return &misread{why: place(at) + ": " + fmt.Sprintf(format, args...)}
 }
 
-// place is where in the file a token stands.
+// place is where in its file a token stands.
 func place(at *token.Token) string {
 	if at == nil || at.Position == nil {
-		return SettingsName
+		return ""
 	}
-	return fmt.Sprintf("%s:%d:%d", SettingsName, at.Position.Line, at.Position.Column)
+	return fmt.Sprintf(":%d:%d", at.Position.Line, at.Position.Column)
+}
+
+// misread is what is wrong with a file whose name its reader does not know; see [inFile].
+type misread struct {
+	why  string // what follows the name
+	cure string // "": correct it
+	err  error
+}
+
+func (m *misread) Error() string { return "the file" + m.why }
+
+// inFile gives a fault the name of the file that it is in, and how the file is put to use once it is corrected.
+func inFile(name, apply string, err error) error {
+	m, ok := err.(*misread)
+	if !ok {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: name + m.why, Hint: cmp.Or(m.cure, "correct it") + ", then " + apply, Err: m.err}
 }

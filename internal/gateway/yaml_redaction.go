@@ -103,8 +103,7 @@ func (r *ruling) tried() error {
 	}
 	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
 	why := upTo(bad + 1)
-	return &bailey.Error{Kind: bailey.Invalid, Message: place(cmp.Or(r.untrue(bad), places[bad])) + ": " + why.Error(),
-		Hint: bailey.HintOf(why) + ", then bailey init --apply"}
+	return &misread{why: place(cmp.Or(r.untrue(bad), places[bad])) + ": " + why.Error(), cure: bailey.HintOf(why)}
 }
 
 // untrue is where the first example in leaves stands in which the bad rule finds something, nil where that is not

@@ -25,20 +25,29 @@ type bareProgram struct {
 
 // find looks a command up over PATH, never the caller's, or takes an absolute path as it is.
 func (b *bare) find(command string) (*bareProgram, error) {
+	path, err := b.lookup(command)
+	if err != nil {
+		return nil, err
+	}
+	return openBare(path)
+}
+
+// lookup returns the path that a command means.
+func (b *bare) lookup(command string) (string, error) {
 	if filepath.IsAbs(command) {
-		return openBare(filepath.Clean(command))
+		return filepath.Clean(command), nil
 	}
 	if command == "" || command != filepath.Base(command) || command == "." || command == ".." {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
 			Hint: "name the program in the manifest as git or by its whole path"}
 	}
 	for _, dir := range filepath.SplitList(b.path) {
 		name := filepath.Join(dir, command+programSuffix)
 		if info, err := os.Stat(name); err == nil && bareRunnable(info) {
-			return openBare(name)
+			return name, nil
 		}
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed", Hint: "install it into one of " + b.path}
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed", Hint: "install it into one of " + b.path}
 }
 
 // openBare opens and hashes a program. A script is refused as in a cage: what would run is its interpreter.

@@ -129,6 +129,15 @@ func (j *Jail) Probe(ctx context.Context) error {
 	return err
 }
 
+// Installed reports whether a command means a program of this machine.
+func (*Jail) Installed(command string) bool {
+	path, err := lookup(command, searchPath)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	return err == nil
+}
+
 // Close gives back what the Jail keeps between calls. Runs must have ended.
 func (j *Jail) Close() error {
 	j.warm.close()

@@ -5,6 +5,7 @@ package jail
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"bailey"
@@ -39,6 +40,15 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 func (*Jail) Probe(context.Context) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "this platform has no cage: the jail needs Linux namespaces",
 		Hint: "run bailey on Linux, or in a Linux virtual machine"}
+}
+
+// Installed reports whether a command means a program of this machine.
+func (j *Jail) Installed(command string) bool {
+	path, err := j.bare.lookup(command)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	return err == nil
 }
 
 // Close does nothing: nothing is kept between calls.

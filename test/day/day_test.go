@@ -47,6 +47,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"tools of its own are asked about", d.hooked},
 		{"the user looks for themselves", d.byHand},
 		{"the user writes rules, and stops everything for a while", d.rules},
+		{"the user says what is active", d.profiled},
 		{"a person is asked about a release", d.asked},
 		{"an agent works inside the wall", d.walled},
 		{"the user asks another model about a log", d.paste},

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/pack"
+)
+
+// basePack is active whatever a profile says: it has what agents do by themselves, and a hook that knew none of that could
+// only refuse.
+const basePack = "base"
+
+// shelf is what can be called: the capabilities of all packs, as far as the profiles in use have them. It is the gate's
+// catalog.
+type shelf struct {
+	all       atomic.Pointer[pack.Catalog]
+	profiles  *gateway.Profiles
+	installed func(command string) bool
+}
+
+func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool) *shelf {
+	s := &shelf{profiles: p, installed: installed}
+	s.all.Store(c)
+	return s
+}
+
+// stock puts other packs on the shelf, from the next call on; the policy in force has to hold for them.
+func (s *stack) stock(c *pack.Catalog) error {
+	if err := s.rules.Stock(c); err != nil {
+		return err
+	}
+	s.shelf.all.Store(c)
+	return nil
+}
+
+// Catalog has the capabilities of all packs, also those that no profile in use has: rules may speak of them.
+func (s *shelf) Catalog() *pack.Catalog { return s.all.Load() }
+
+// Lookup returns a capability that can be called now, with what the profiles in use bind.
+func (s *shelf) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
+	m, err := s.Catalog().Lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	stack := s.profiles.InForce()
+	if err := admit(stack, m); err != nil {
+		return nil, err
+	}
+	return bind(stack, m), nil
+}
+
+func admit(stack gateway.Stack, m *pack.Capability) error {
+	if m.Pack == basePack {
+		return stack.Fault()
+	}
+	return stack.Admit(m.ID, m.Pack)
+}
+
+func bind(stack gateway.Stack, m *pack.Capability) *pack.Capability {
+	if len(stack.Profiles) == 0 {
+		return m
+	}
+	return m.Bound(pack.Bindings{
+		Credential: func(name string) string { return stack.Credential(m.ID, name) },
+		Folder:     func(input string) string { return stack.Folder(m.ID, input) },
+	})
+}
+
+// Profile is what policy sees of the profiles in use.
+func (s *shelf) Profile() (name, environment string) {
+	stack := s.profiles.InForce()
+	return stack.Name(), stack.Environment()
+}
+
+// Active are the capabilities that can be called now, by id.
+func (s *shelf) Active() (list []*pack.Capability) {
+	stack := s.profiles.InForce()
+	for _, m := range s.Catalog().All() {
+		if admit(stack, m) == nil {
+			list = append(list, bind(stack, m))
+		}
+	}
+	return list
+}
+
+// Present are those whose program is on this machine: an agent that sees a tool tries it.
+func (s *shelf) Present() []*pack.Capability {
+	here := map[string]bool{}
+	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool {
+		if m.Command == "" {
+			return false
+		}
+		known, ok := here[m.Command]
+		if !ok {
+			known = s.installed(m.Command)
+			here[m.Command] = known
+		}
+		return !known
+	})
+}

@@ -1,0 +1,254 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+)
+
+// ProfileEvent is the ledger's kind of entry for profiles that took effect. Its data is an [InUse].
+const ProfileEvent = "profile.use"
+
+// ProfilesDir is the directory of a home that holds NAME.yaml for each profile.
+const ProfilesDir = "profiles"
+
+// InUse are the profiles that an operator put to use last, whole: what becomes of their files changes nothing until they are
+// put to use again. The zero InUse is a home without any.
+type InUse struct {
+	Profiles []UsedProfile `json:"profiles,omitempty"` // in their order: what a later one says of a single value holds
+	At       time.Time     `json:"at,omitzero"`
+	Operator Operator      `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
+}
+
+// UsedProfile is a profile under its name, as its file had it.
+type UsedProfile struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // SHA-256 of the file, hex
+	Profile
+}
+
+// Bounds on profiles: an entry of the ledger (64 KiB) has all that are in use.
+const (
+	maxStack   = 8
+	maxProfile = 16 << 10 // bytes of a file
+	maxInUse   = 48 << 10 // bytes of JSON
+)
+
+// Profiles owns the profiles of a home. They are read when an operator puts some to use, never because a file changed.
+type Profiles struct {
+	home       Home
+	workspaces *Workspaces
+	note       func(ctx context.Context, kind string, data any) error
+
+	now atomic.Pointer[Stack]
+
+	mu sync.Mutex // one use at a time
+}
+
+// OpenProfiles puts to use what was in use last. Where a profile's file is gone, or a workspace of it does not fit any more,
+// nothing can be called until an operator says what is meant.
+func OpenProfiles(home Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
+	p := &Profiles{home: home, workspaces: w, note: note}
+	s := Stack{InUse: last}
+	for _, u := range last.Profiles {
+		_, err := p.read(u.Name)
+		if err == nil {
+			err = p.fitting(u)
+		}
+		if err != nil && s.fault == nil {
+			s.fault = &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("the profile %s, which is in use, cannot be used: %v", u.Name, err),
+				Hint: "put it right, then bailey profile use " + strings.Join(s.Names(), " ") + "; or bailey profile use --none"}
+			log.Error("the profiles cannot be used", "why", s.fault)
+		}
+	}
+	p.use(s)
+	return p
+}
+
+func (p *Profiles) use(s Stack) {
+	p.now.Store(&s)
+	p.workspaces.useProfiles(s.workspaces())
+}
+
+// InForce are the profiles that hold for a call that begins now.
+func (p *Profiles) InForce() Stack { return *p.now.Load() }
+
+// profileName is also what its file is called.
+var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
+
+// read returns a profile as its file is now.
+func (p *Profiles) read(name string) (u UsedProfile, err error) {
+	if !profileName().MatchString(name) {
+		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
+	}
+	file := filepath.Join(ProfilesDir, name+".yaml")
+	text, err := readSmall(p.home.path(file), maxProfile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return u, &bailey.Error{Kind: bailey.NotFound, Message: file + " is not there", Hint: "bailey profile list names those there are"}
+	case err != nil:
+		return u, &bailey.Error{Kind: bailey.Invalid, Message: file + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile)}
+	}
+	u = UsedProfile{Name: name, Digest: digest(text)}
+	u.Profile, err = ParseProfile(file, text)
+	return u, err
+}
+
+// readSmall reads a regular file. It follows no link and waits for no pipe.
+func readSmall(path string, most int64) ([]byte, error) {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("it is over the %d bytes allowed", most)
+	}
+	return text, err
+}
+
+// fitting says why a profile's workspaces cannot be any.
+func (p *Profiles) fitting(u UsedProfile) error {
+	for _, dir := range u.Workspaces {
+		real, err := p.workspaces.fit(dir)
+		if err == nil && real != dir {
+			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ProfileState is a profile's file beside what is in use.
+type ProfileState struct {
+	Name    string   `json:"name"`
+	File    string   `json:"file"`
+	Digest  string   `json:"digest,omitempty"` // of the file as it is now
+	Profile *Profile `json:"profile,omitempty"`
+	InUse   bool     `json:"inUse"`
+	Changed bool     `json:"changed,omitempty"` // it is in use, and the file says something else by now
+	Fault   string   `json:"fault,omitempty"`
+	Cure    string   `json:"cure,omitempty"`
+}
+
+// States are all profiles of the home, sorted by name, and those in use that have no file.
+func (p *Profiles) States() ([]ProfileState, error) {
+	entries, err := os.ReadDir(p.home.path(ProfilesDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the profiles cannot be listed", Err: err}
+	}
+	var names []string
+	for _, e := range entries {
+		if name, yaml := strings.CutSuffix(e.Name(), ".yaml"); yaml && profileName().MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	stack := p.InForce()
+	names = append(names, stack.Names()...)
+	slices.Sort(names)
+	list := []ProfileState{}
+	for _, name := range slices.Compact(names) {
+		list = append(list, p.state(name, stack))
+	}
+	return list, nil
+}
+
+func (p *Profiles) state(name string, stack Stack) ProfileState {
+	st := ProfileState{Name: name, File: p.home.path(filepath.Join(ProfilesDir, name+".yaml"))}
+	u, err := p.read(name)
+	if err != nil {
+		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
+	} else {
+		st.Digest, st.Profile = u.Digest, &u.Profile
+	}
+	for _, used := range stack.Profiles {
+		if used.Name == name {
+			st.InUse, st.Changed = true, used.Digest != u.Digest
+		}
+	}
+	return st
+}
+
+// Propose reads what a use of these names would put to use.
+func (p *Profiles) Propose(names []string) (u InUse, err error) {
+	if len(names) > maxStack {
+		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("at most %d profiles are in use at once", maxStack)}
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return u, &bailey.Error{Kind: bailey.Invalid, Message: "profile " + name + " is named twice"}
+		}
+		one, err := p.read(name)
+		if err == nil {
+			err = p.fitting(one)
+		}
+		if err != nil {
+			return u, err
+		}
+		u.Profiles = append(u.Profiles, one)
+	}
+	if text, err := json.Marshal(u); err != nil || len(text) > maxInUse {
+		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("these profiles together are over the %d bytes that the ledger takes", maxInUse), Err: err}
+	}
+	return u, nil
+}
+
+// Use puts profiles to use from the next call on, durably. Digests are those that the operator was shown, in the same
+// order: another file by now is a Conflict.
+func (p *Profiles) Use(ctx context.Context, names, digests []string, by InUse) (InUse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u, err := p.Propose(names)
+	if err != nil {
+		return u, err
+	}
+	if !slices.Equal(u.digests(), digests) {
+		return u, &bailey.Error{Kind: bailey.Conflict, Message: "a profile changed meanwhile", Hint: "look at it again: bailey profile use"}
+	}
+	u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
+	if err := p.note(ctx, ProfileEvent, u); err != nil {
+		return u, err
+	}
+	p.use(Stack{InUse: u})
+	return u, nil
+}
+
+func (u InUse) digests() (list []string) {
+	for _, one := range u.Profiles {
+		list = append(list, one.Digest)
+	}
+	return list
+}
+
+// Names are those of the profiles, in their order.
+func (u InUse) Names() (list []string) {
+	for _, one := range u.Profiles {
+		list = append(list, one.Name)
+	}
+	return list
+}
