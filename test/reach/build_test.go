@@ -68,6 +68,12 @@ func (s *site) project(name string, files ...string) string {
 // call makes a call of a pack's as the gate does, from the check of its input on.
 func (s *site) call(id bailey.CapabilityID, dir string, input map[string]any) ended {
 	s.t.Helper()
+	return s.callAt(id, "dir", dir, input)
+}
+
+// callAt is call with the directory as the input of this name, or with none.
+func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string]any) ended {
+	s.t.Helper()
 	m, err := s.catalog.Lookup(id)
 	if err != nil {
 		s.t.Fatal(err)
@@ -75,22 +81,28 @@ func (s *site) call(id bailey.CapabilityID, dir string, input map[string]any) en
 	if input == nil {
 		input = map[string]any{}
 	}
-	input["dir"] = dir
+	if name != "" {
+		input[name] = dir
+	}
 	clean, err := m.Check(input, true)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args, err := m.Render(clean, map[string]string{"dir": dir})
+	args, err := m.Render(clean, map[string]string{name: dir})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p, err := gateway.OpenPlace(dir, m.PathInputs()[0].Write)
-	if err != nil {
-		s.t.Fatal(err)
+	var opened []bailey.Place
+	if name != "" {
+		p, err := gateway.OpenPlace(dir, m.PathInputs()[0].Write)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer p.File.Close()
+		p.Input = name
+		opened = append(opened, p)
 	}
-	defer p.File.Close()
-	p.Input = "dir"
-	job := m.Job(args, []bailey.Place{p})
+	job := m.Job(args, opened)
 	var all []bailey.Endpoint
 	places, err := m.Egress(clean)
 	if err != nil {

@@ -185,3 +185,24 @@ func zipped(t *testing.T, files ...string) []byte {
 	}
 	return b.Bytes()
 }
+
+// TestClones: a repository is copied over https from the place that the call names, and from no other that the answer leads to.
+func TestClones(t *testing.T) {
+	s := newSite(t, "git")
+	w := yard(t, "git")
+	s.world.mu.Lock()
+	s.world.names, s.world.places, s.world.ca, s.world.key = w.names, w.places, w.ca, w.key
+	s.world.mu.Unlock()
+	p := s.project("p")
+	for url, ok := range map[string]bool{"https://api.example.com/git/repo.git": true, "https://api.example.com/away": false, "https://evil.example/none": false} {
+		input := map[string]any{"url": url, "name": "copy"}
+		r := s.callAt("git.clone", "into", p, input)
+		if _, err := os.Lstat(filepath.Join(p, "copy", ".git")); (err == nil) != ok || (r.exit.Code == 0) != ok {
+			t.Errorf("%s: %d, %v\n%s", url, r.exit.Code, err, r)
+		}
+		os.RemoveAll(filepath.Join(p, "copy"))
+	}
+	if r := s.callAt("git.ls-remote", "", "", map[string]any{"url": "https://api.example.com/git/repo.git"}); !strings.Contains(r.out, "refs/heads/main") {
+		t.Error(r)
+	}
+}
