@@ -32,6 +32,17 @@ func (m *Capability) Waivers() []string {
 // Loopback tells whether the tool may talk to itself over a network that leads nowhere.
 func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
 
+// Programs are what the command may be, in the order in which it is looked for: the path in each directory of programs that the
+// manifest names, then the command as it stands there.
+func (m *Capability) Programs() (list []string) {
+	for _, tree := range m.spec.Sandbox.Work.Trees {
+		if path.Base(tree) == "bin" && !path.IsAbs(m.Command) {
+			list = append(list, path.Join(tree, m.Command))
+		}
+	}
+	return append(list, m.Command)
+}
+
 // wall is what of an agent's cage the tool's has; nil for one that has nothing of it. A tree that is called bin is on the
 // search path, before the constant one.
 func (m *Capability) wall() *bailey.Wall {

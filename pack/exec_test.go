@@ -32,6 +32,9 @@ func TestExecIsAWaiver(t *testing.T) {
 	if !slices.Equal(m.Waivers(), []string{FSExec}) || !m.Loopback() {
 		t.Errorf("%q, loopback %v", m.Waivers(), m.Loopback())
 	}
+	if got := m.Programs(); !slices.Equal(got, []string{"/usr/local/go/bin/go", "go"}) {
+		t.Errorf("%q", got)
+	}
 	w := j.Wall
 	if w == nil || !w.Run || w.Cache != "demo" || w.Home != nil || w.Unix || w.Pty || !slices.Equal(w.Trees, []bailey.Tree{{Path: "/usr"}, {Path: "/usr/local/go/bin"}}) ||
 		w.Path != "/usr/local/go/bin:"+searched || !slices.Equal(j.Exec, []string{"/usr/bin/git"}) {
