@@ -153,6 +153,7 @@ type Request struct {
 	Writes     bool     // a place is mounted writable
 	Restores   []string // categories of secrets that the input was given back
 	Egress     []string // host:port of what the tool could reach, sorted
+	Waivers    []string // what the manifest wants beyond a tool's cage, as "fs.exec"; sorted
 	Time       time.Time
 	Approvals  []RuleID // rules whose grants are in hand
 }
@@ -204,10 +205,11 @@ const (
 )
 
 // Wall is what the cage of an agent has beyond that of a tool: the host's programs, a project it may change and run, a home.
-// Each of these is a waiver that policy names; no call of an agent has any.
+// Each of these is a waiver that policy names. A tool that builds a project has some, as its manifest says.
 type Wall struct {
 	Trees []Tree   // of the host, read-only; what is in them may be executed
 	Home  *Place   // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
+	Cache string   // of a tool: whose home for this project is to be Home; the runner opens it
 	Run   bool     // what is in the writable places and in HOME may be executed
 	Keep  []string // files and directories below a writable place that stay as they are, absolute; only such as exist
 	Path  string   // search path, in place of the constant

@@ -69,6 +69,7 @@ func (r *reader) sandbox(n ast.Node, m *manifest, at *nodes) {
 		"network":  func(n ast.Node) { r.network(n, s, at) },
 		"limits":   func(n ast.Node) { r.limits(n, s) },
 		"env":      r.env(m),
+		"cache":    r.flag("cache", &s.Work.Cache),
 		"proc":     r.flag("proc", &s.Proc),
 		"syscalls": r.cannotList("a cage gives no system call back: each that it denies is a way out of it; leave syscalls empty, or run the tool in a microvm"),
 	})
@@ -80,12 +81,7 @@ func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 		"rw":   func(n ast.Node) { at.write = n },
 		"hide": func(n ast.Node) { at.hide = n },
 		"libs": r.libs(s),
-		"exec": func(n ast.Node) {
-			r.paths("exec", &s.Exec)(n)
-			if len(s.Exec) > 0 && !r.builtin {
-				r.fault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
-			}
-		},
+		"exec": func(n ast.Node) { at.exec = n },
 	})
 }
 
@@ -110,8 +106,9 @@ func (r *reader) paths(what string, p *[]string) func(ast.Node) {
 
 func (r *reader) network(n ast.Node, s *sandbox, at *nodes) {
 	r.fields(n, "network", map[string]func(ast.Node){
-		"egress": func(n ast.Node) { at.egress = n },
-		"api":    r.api(s, at),
+		"egress":   func(n ast.Node) { at.egress = n },
+		"api":      r.api(s, at),
+		"loopback": r.flag("loopback", &s.Work.Loopback),
 	})
 }
 

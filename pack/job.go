@@ -21,6 +21,7 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		Limits:     bailey.Limits{MemoryBytes: m.spec.Sandbox.Memory << 20, Tasks: int(m.spec.Sandbox.Tasks)},
 		Timeout:    m.Timeout,
 	}
+	j.Wall = m.wall()
 	for _, name := range keys(m.spec.Env) {
 		j.Env = append(j.Env, name+"="+m.spec.Env[name])
 	}

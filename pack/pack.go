@@ -46,6 +46,10 @@
 // hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place. fs.libs of a built-in pack names
 // directories of shared objects that the tool loads while it runs, as Python's modules: nothing maps code from what is in ro.
 //
+// fs.exec is what a tool executes beside its own program, and a waiver that policy names: path inputs that it writes, as
+// exec: ["{{ input.dir }}"], and in built-in packs programs by their absolute path, or with a slash behind it a directory of
+// them. With cache: true its HOME is kept for the directory that cwdFromInput names; with network: {loopback: true} it reaches itself.
+//
 // # Egress
 //
 //	sandboxProfile:

@@ -52,6 +52,7 @@ type sandbox struct {
 	Memory int64       `json:"memoryMiB,omitempty"`
 	Tasks  int64       `json:"tasks,omitempty"`
 	Proc   bool        `json:"proc,omitempty"`
+	Work   work        `json:"work,omitzero"`
 	Egress []string    `json:"egress,omitempty"` // in their one spelling, or as they stand there
 	API    *bailey.API `json:"api,omitempty"`
 }
@@ -125,8 +126,8 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	backend, sandbox, args, steps, input, write, hide, egress, api, preview, argv ast.Node
-	inject                                                                        map[ast.Node]*inject
+	exec, backend, sandbox, args, steps, input, write, hide, egress, api, preview, argv ast.Node
+	inject                                                                              map[ast.Node]*inject
 	promises
 }
 
@@ -155,6 +156,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
+		r.executes(&m, &at, c.schema)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)

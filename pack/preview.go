@@ -73,6 +73,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 		for _, name := range keys(p.Env) {
 			j.Env = append(j.Env, name+"="+p.Env[name])
 		}
+		j.Wall = nil // it looks, and runs nothing of what it looks at
 		j.EnvNames, j.FileNames, j.Timeout = nil, nil, p.Timeout
 		if j.Timeout == 0 {
 			j.Timeout = defaultLookFor

@@ -152,7 +152,11 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 	var commands []string
 	for _, m := range catalog.All() {
 		if m.Command != "" { // what agents do by themselves has none
-			commands = append(commands, m.Command)
+			command := m.Command
+			if at := slices.IndexFunc(m.Programs(), j.Installed); at >= 0 {
+				command = m.Programs()[at]
+			}
+			commands = append(commands, command)
 		}
 	}
 	slices.Sort(commands)

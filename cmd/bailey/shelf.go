@@ -96,7 +96,7 @@ func (s *shelf) Present() []*pack.Capability {
 		}
 		known, ok := here[m.Command]
 		if !ok {
-			known = s.installed(m.Command)
+			known = slices.ContainsFunc(m.Programs(), s.installed)
 			here[m.Command] = known
 		}
 		return !known

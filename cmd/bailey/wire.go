@@ -26,6 +26,7 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
 	"bailey/internal/policy"
+	"bailey/internal/wrap"
 	"bailey/pack"
 )
 
@@ -80,6 +81,13 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	}
 	if s.unlock, err = home.Own(); err != nil {
 		return s, err
+	}
+	left, err := wrap.Sweep(home.Caches())
+	if err != nil {
+		return s, err
+	}
+	for _, words := range left {
+		log.Warn("a tool that was killed", "left", words)
 	}
 	if s.tracer, s.traces, err = openTracer(os.Getenv(traceEnv), log); err != nil {
 		return s, err
@@ -156,7 +164,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(s.cages, s.scribe.lore.Pins, s.scribe.note)
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches()), s.scribe.lore.Pins, s.scribe.note)
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
@@ -201,7 +209,7 @@ func actions(c *pack.Catalog) []policy.Action {
 	for _, m := range c.All() {
 		list = append(list, policy.Action{
 			ID: m.ID, Pack: m.Pack, SideEffect: string(m.SideEffect), Risk: string(m.Risk),
-			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin, Own: m.Isolation == pack.Agent,
+			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin, Waivers: m.Waivers(), Own: m.Isolation == pack.Agent,
 		})
 	}
 	return list

@@ -168,6 +168,9 @@ func (c *course) plan(ctx context.Context) error {
 	if c.job.Network, err = c.Egress.Plan(c.manifest, places); err != nil {
 		return err
 	}
+	if c.job.Network == nil && c.manifest.Loopback() {
+		c.job.Network = &bailey.Network{}
+	}
 	run, err := runner.Plan(ctx, c.job)
 	if err != nil {
 		return err
@@ -183,7 +186,7 @@ func (c *course) request() bailey.Request {
 		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
+		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
 	}
 	for _, p := range c.places {
 		if p.Input != "" { // the workspace is r.Dir

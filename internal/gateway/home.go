@@ -31,7 +31,10 @@ func (h Home) Lock() string      { return filepath.Join(string(h), "gateway.lock
 func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock") }
 func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
 func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
-func (h Home) Index() string     { return filepath.Join(string(h), "index.db") }
+
+// Caches is where tools that build keep their homes.
+func (h Home) Caches() string { return filepath.Join(string(h), "caches") }
+func (h Home) Index() string  { return filepath.Join(string(h), "index.db") }
 
 func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
 

@@ -14,7 +14,11 @@ import (
 
 // lay fills r from the job.
 func (r *run) lay(job bailey.Job) error {
-	t, err := r.jail.tools.find(job.Command)
+	dirs := searchPath
+	if job.Wall != nil && job.Wall.Path != "" {
+		dirs = job.Wall.Path
+	}
+	t, err := r.jail.tools.findIn(job.Command, dirs)
 	if err != nil {
 		return err
 	}

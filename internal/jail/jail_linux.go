@@ -129,7 +129,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 
 // Installed reports whether a command means a program of this machine.
 func (*Jail) Installed(command string) bool {
-	path, err := lookup(command)
+	path, err := lookup(command, searchPath)
 	if err == nil {
 		_, err = os.Stat(path)
 	}

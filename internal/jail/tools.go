@@ -60,8 +60,11 @@ type tools struct {
 }
 
 // find resolves a command over searchPath, or takes an absolute path as it is.
-func (t *tools) find(command string) (*tool, error) {
-	path, err := lookup(command)
+func (t *tools) find(command string) (*tool, error) { return t.findIn(command, searchPath) }
+
+// findIn is find over another search path.
+func (t *tools) findIn(command, dirs string) (*tool, error) {
+	path, err := lookup(command, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func (t *tools) find(command string) (*tool, error) {
 }
 
 // lookup returns the path that a command means.
-func lookup(command string) (string, error) {
+func lookup(command, dirs string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
 	}
@@ -77,14 +80,14 @@ func lookup(command string) (string, error) {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
 			Hint: "name the program as git or /usr/bin/git"}
 	}
-	for _, dir := range filepath.SplitList(searchPath) {
+	for _, dir := range filepath.SplitList(dirs) {
 		path := filepath.Join(dir, command)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}
 	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed",
-		Hint: "install it into one of " + searchPath}
+		Hint: "install it into one of " + dirs}
 }
 
 // at returns the tool at an absolute path, from memory while every file and link is as it was.
@@ -201,7 +204,7 @@ func leads(path string, line []string) (words []string, env string, err error) {
 	if !ok {
 		return nil, "", no(fmt.Sprintf("gives env %q, which is more than a name or -S and plain words", line[1]))
 	}
-	if words[0], err = lookup(words[0]); err != nil {
+	if words[0], err = lookup(words[0], searchPath); err != nil {
 		return nil, "", &bailey.Error{Kind: bailey.KindOf(err), Message: "the interpreter of " + path + " is missing", Hint: bailey.HintOf(err), Err: err}
 	}
 	return words, name, nil

@@ -19,6 +19,7 @@ type Action struct {
 	Reversibility string
 	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
 	BuiltIn       bool            // of a pack that ships with Bailey
+	Waivers       []string        // what its manifest wants beyond a tool's cage
 	Own           bool            // agents do it themselves, and it is they who ask their person
 }
 
@@ -34,6 +35,12 @@ func classes() []class {
 		{"sideEffect", []string{"none", "readOnly", "additive", "mutating", "destructive"}, func(a Action) string { return a.SideEffect }},
 		{"risk", []string{"low", "medium", "high", "critical"}, func(a Action) string { return a.Risk }},
 		{"reversibility", []string{"readOnly", "reversible", "externallyReversible", "irreversible"}, func(a Action) string { return a.Reversibility }},
+		{"waives", []string{"none", "fs.exec"}, func(a Action) string {
+			if len(a.Waivers) == 0 {
+				return "none"
+			}
+			return a.Waivers[0]
+		}},
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	unnamed                 // irreversible, and no permit that holds names it
 	unreleased              // it is given back secrets, and no permit that holds asks for that
 	unreached               // it would reach the network, and no permit that holds asks for that
+	unwaived                // its cage would hold less, and no permit that holds asks for that
 	asked
 	allowed
 )
@@ -150,6 +151,11 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id, few(w.egress)),
 			Hint:   "ask for a rule such as " + containing(w.egress, "egress"),
 		}}
+	case ok == cedar.Allow && len(w.waivers) > 0 && !e.looked(held, "waivers"):
+		return verdict{cause: unwaived, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("the cage of %s would hold less than that of others (%s), and no rule that allows it looks at context.waivers", id, few(w.waivers)),
+			Hint:   "ask for a rule such as " + containing(w.waivers, "waivers"),
+		}}
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
 	case len(held) == 0:
@@ -190,7 +196,7 @@ func (e *Engine) named(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
 }
 
-// looked holds when a permit looked at what is given back, or reached: one that was written without a thought of it gives
+// looked holds when a permit looked at what is given back, reached or waived: one that was written without a thought of it gives
 // back nothing, and lets nothing out.
 func (e *Engine) looked(held []bailey.Rule, at cedar.String) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })

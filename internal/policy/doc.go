@@ -18,8 +18,9 @@
 // is an ask.
 //
 // An irreversible action runs only by a permit whose action scope names that very action. A call whose input was
-// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores, and one
-// whose tool could reach the network only by a permit that looks at context.egress.
+// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores, one
+// whose tool could reach the network only by a permit that looks at context.egress, and one whose cage holds less than that of
+// other tools (context.waivers says what) only by a permit that looks at context.waivers.
 //
 // A rule has to mean the same wherever Cedar is read, so what Cedar's reference implementation reads differently is
 // refused: ip(), decimal(), datetime() and duration(), of which no call holds a value; more than four of '!' or '-' in
@@ -30,7 +31,7 @@
 //
 //	principal  Agent::"<name>"   person String, organisation String, roles Set<String>
 //	action     Action::"git.status", member of
-//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · builtin
+//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none or fs.exec> · builtin
 //	resource   Target::"local" or Target::"<kind>:<name>"   kind String, name String
 //	context    input        record, see below
 //	           paths        Set<String>, what the path inputs resolved to
@@ -43,6 +44,7 @@
 //	                        readOnly
 //	           restores     Set<String>, categories of the secrets that the input was given back
 //	           egress       Set<String>, host:port of what the tool could reach
+//	           waivers      Set<String>, what the tool's cage lacks because its manifest wants so: fs.exec
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
 //	           approvals    Set<String>, rules whose grants are in hand
 //
@@ -117,6 +119,7 @@
 //	    writes: true                         # what the manifest says
 //	    restores: []                         # categories of secrets; none
 //	    egress: [a.example:443]              # what the manifest says
+//	    waivers: [fs.exec]                   # the same
 //	    unattended: false                    # false
 //	    environment: production              # none
 //	    profile: work                        # none

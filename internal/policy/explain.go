@@ -109,6 +109,8 @@ func (e *Engine) change(v verdict) (out []string) {
 		out = append(out, containing(v.world.restores, "restores"))
 	case unreached:
 		out = append(out, containing(v.world.egress, "egress"))
+	case unwaived:
+		out = append(out, containing(v.world.waivers, "waivers"))
 	case broken:
 		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.fault))
 	case unallowed:

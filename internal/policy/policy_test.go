@@ -22,11 +22,11 @@ const pushSchema = `{"type":"object","additionalProperties":false,"required":["r
 func testActions() []Action {
 	repo := json.RawMessage(`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"limit":{"type":"integer"}}}`)
 	return []Action{
-		{"git.status", "git", "readOnly", "low", "readOnly", repo, true, false},
-		{"git.push", "git", "mutating", "high", "externallyReversible", json.RawMessage(pushSchema), true, false},
-		{"system.echo", "base", "none", "low", "readOnly", json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`), true, false},
-		{"disk.wipe", "disk", "destructive", "critical", "irreversible", nil, false, false},
-		{"other.look", "other", "readOnly", "low", "readOnly", nil, false, false},
+		{"git.status", "git", "readOnly", "low", "readOnly", repo, true, nil, false},
+		{"git.push", "git", "mutating", "high", "externallyReversible", json.RawMessage(pushSchema), true, nil, false},
+		{"system.echo", "base", "none", "low", "readOnly", json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`), true, nil, false},
+		{"disk.wipe", "disk", "destructive", "critical", "irreversible", nil, false, nil, false},
+		{"other.look", "other", "readOnly", "low", "readOnly", nil, false, nil, false},
 	}
 }
 
@@ -136,6 +136,12 @@ func TestOutcomes(t *testing.T) {
 		{"the network, one too many", permitAll + reachPush, reaching("a.example:443", "b.example:443"), bailey.Deny, "would reach a.example:443, b.example:443", ""},
 		{"the network, below a name", permitAll + reachPush, reaching("*.a.example:443"), bailey.Deny, "would reach *.a.example:443", ""},
 		{"the network, many", permitAll, reaching("a:1", "b:1", "c:1", "d:1", "e:1", "f:1"), bailey.Deny, "would reach a:1, b:1, c:1, d:1 and 2 more, and", ""},
+		{"a waiver, permit for all", permitAll, waiving("fs.exec"), bailey.Deny, "would hold less than that of others (fs.exec), and no rule that allows it looks at context.waivers", ""},
+		{"a waiver, named action", permitPush, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
+		{"a waiver, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.waivers.contains("x") };`, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
+		{"a waiver, allowed", waivePush, waiving("fs.exec"), bailey.Allow, "", "exec"},
+		{"a waiver, one too many", permitAll + waivePush, waiving("fs.exec", "isolation.none"), bailey.Deny, "fs.exec, isolation.none", ""},
+		{"a waiver, forbidden", waivePush + `@id("g") @reason("nothing of theirs runs") forbid (principal, action, resource) when { context.waivers.contains("fs.exec") };`, waiving("fs.exec"), bailey.Deny, "nothing of theirs runs", "g"},
 		{"no network, none wanted", permitAll, push(), bailey.Allow, "", "all"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,6 +153,15 @@ func TestOutcomes(t *testing.T) {
 const releasePush = `@id("rel") permit (principal, action == Action::"git.push", resource) when { ["PASSWORD"].containsAll(context.restores) };`
 
 const reachPush = `@id("out") permit (principal, action == Action::"git.push", resource) when { ["a.example:443"].containsAll(context.egress) };`
+
+const waivePush = `@id("exec") permit (principal, action == Action::"git.push", resource) when { ["fs.exec"].containsAll(context.waivers) };`
+
+// waiving is a push whose cage lacks these.
+func waiving(what ...string) bailey.Request {
+	r := push()
+	r.Waivers = what
+	return r
+}
 
 // reaching is a push that could reach these places.
 func reaching(places ...string) bailey.Request {

@@ -22,6 +22,7 @@ type world struct {
 	acts      bailey.Target // acted upon
 	restores  []string
 	egress    []string
+	waivers   []string
 }
 
 // Get makes world an entity store: the agent, the target, and every action, since a rule may ask of any what it
@@ -47,7 +48,7 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 
 // attributes are those of context, but for approvals, which change while a call is decided.
 func attributes() []cedar.String {
-	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "egress", "time"}
+	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "egress", "waivers", "time"}
 }
 
 // newWorld refuses a request that leaves open what rules rely on.
@@ -63,7 +64,7 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress}
+	w := &world{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress, waivers: r.Waivers}
 	w.agent.UID, w.target.UID = cedar.NewEntityUID("Agent", cedar.String(r.Principal.Agent)), targetUID(r.Target)
 	w.context = make(cedar.RecordMap, len(reads)+1)
 	for _, name := range reads {
@@ -105,6 +106,8 @@ func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 		return set(r.Restores)
 	case "egress":
 		return set(r.Egress)
+	case "waivers":
+		return set(r.Waivers)
 	}
 	return cedar.NewRecord(cedar.RecordMap{ // time
 		"epoch":   cedar.Long(r.Time.Unix()),
@@ -132,7 +135,7 @@ func complete(r *bailey.Request) error {
 	}
 	words := [...]string{r.Principal.Agent, r.Principal.Person, r.Principal.Organisation, r.Target.Kind, r.Target.Name,
 		r.Dir, r.Cage, r.Profile, r.Environ, string(r.Session.ID)}
-	for _, list := range [...][]string{words[:], r.Principal.Roles, r.Restores, r.Absent, r.Egress} {
+	for _, list := range [...][]string{words[:], r.Principal.Roles, r.Restores, r.Absent, r.Egress, r.Waivers} {
 		for _, w := range list {
 			if !utf8.ValidString(w) {
 				return notText(w)

@@ -20,6 +20,7 @@ type Test struct {
 	Source  string         // file:line
 	Request bailey.Request // Input as it was written
 	Reaches bool           // Request.Egress was said; else it is what the manifest says
+	Waives  bool           // Request.Waivers was said; else it is what the manifest says
 	Writes  *bool          // nil: as the manifest says
 	Expect  bailey.Effect
 	Rules   []bailey.RuleID // exactly those that decide, in any order; nil where the test does not say
@@ -92,6 +93,7 @@ func (s sheet) test(n ast.Node) (Test, error) {
 		"dir": phrase(s, &r.Dir), "paths": s.paths(&r.Paths),
 		"writes": func(n ast.Node) error { t.Writes = new(bool); return s.flag(t.Writes)(n) }, "restores": list(s, &r.Restores),
 		"egress":     func(n ast.Node) error { t.Reaches = true; return list(s, &r.Egress)(n) },
+		"waivers":    func(n ast.Node) error { t.Waives = true; return list(s, &r.Waivers)(n) },
 		"unattended": s.flag(&r.Session.Unattended), "environment": phrase(s, &r.Environ), "profile": phrase(s, &r.Profile),
 		"approvals": list(s, &r.Approvals), "rules": list(s, &t.Rules),
 		"expect": func(n ast.Node) error { expected = true; return s.effect(&t.Expect)(n) },

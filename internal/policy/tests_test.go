@@ -115,6 +115,7 @@ func TestRuleTestDefaults(t *testing.T) {
 		"paths: {repo: /w}":           func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w"} },
 		"restores: [JWT]":             func(r *bailey.Request) { r.Restores = []string{"JWT"} },
 		"egress: [\"a.example:443\"]": func(r *bailey.Request) { r.Egress = []string{"a.example:443"} },
+		"waivers: [fs.exec]":          func(r *bailey.Request) { r.Waivers = []string{"fs.exec"} },
 		"unattended: true":            func(r *bailey.Request) { r.Session.Unattended = true },
 		"environment: production":     func(r *bailey.Request) { r.Environ = "production" },
 		"profile: work":               func(r *bailey.Request) { r.Profile = "work" },

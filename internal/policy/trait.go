@@ -43,6 +43,7 @@ func traitsOf(a *action) []trait {
 		{name: "dir", expr: "context.dir", most: maxPlace}, {name: "paths", expr: "context.paths", set: true, most: maxPlace},
 		{name: "restores", expr: "context.restores", set: true, most: maxShort},
 		{name: "egress", expr: "context.egress", set: true, most: maxPlace},
+		{name: "waivers", expr: "context.waivers", set: true, most: maxShort},
 	}
 	for _, f := range a.input.fields {
 		if f.shape == nil || f.shape.kind > flag || invisible(f.name) {

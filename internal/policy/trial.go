@@ -90,6 +90,9 @@ func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
 			return bailey.Decision{}, fmt.Errorf("rules names %q, and no rule has that @id", id)
 		}
 	}
+	if !t.Waives {
+		r.Waivers = e.slices[r.Capability].act.Waivers
+	}
 	if fit != nil {
 		var err error
 		var egress []string

@@ -95,8 +95,7 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	if r.Stamps, err = stamps(project, before.Paths); err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(project))
-	home = s.in(hex.EncodeToString(sum[:12]), "home")
+	home = s.in(named(project), "home")
 	if !keepHome {
 		home = s.in("fresh", r.ID)
 		r.Fresh = home
@@ -135,6 +134,12 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	return r, home, nil
 }
 
+// named is what a project's directory is called.
+func named(project string) string {
+	sum := sha256.Sum256([]byte(project))
+	return hex.EncodeToString(sum[:12])
+}
+
 func unwritten(s State, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the run could not be written down, so it is not begun", Hint: "see that " + string(s) + " can be written", Err: err}
 }
@@ -166,6 +171,9 @@ func newID() string {
 	rand.Read(b[:])
 	return "w-" + hex.EncodeToString(b[:])
 }
+
+// Abandon gives a run up as it stands, as a kill does.
+func (r *Run) Abandon() { r.lock.Close() }
 
 // Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
 func (s State) Left(project string) (list []*Run, err error) {

@@ -1,6 +1,6 @@
 // Package wrap is what it takes to have an agent work inside the wall: what it needs of the host, by its name; what of its
 // project it may not change, and what becomes of that which appears there; and what a run leaves behind when it is killed.
-// It starts nothing and connects to nothing: the program does, by this.
+// It starts nothing and connects to nothing: the program does, by this. Tools that build a project have the same ([Works]).
 package wrap
 
 import (

@@ -229,6 +229,8 @@ func (h *hearing) pass(r bailey.Request, v verdict) (bailey.Effect, []string) {
 		return bailey.Deny, nil
 	case len(r.Restores) > 0 && !h.some(v.Reasons, func(r rule) bool { return strings.Contains(r.String(), "context.restores") }):
 		return bailey.Deny, nil
+	case len(r.Waivers) > 0 && !h.some(v.Reasons, func(r rule) bool { return strings.Contains(r.String(), "context.waivers") }):
+		return bailey.Deny, nil
 	case len(r.Egress) > 0 && !h.some(v.Reasons, func(r rule) bool { return strings.Contains(r.String(), "context.egress") }):
 		return bailey.Deny, nil
 	}

@@ -46,7 +46,7 @@ func (d dice) question(c capability, r bailey.Request, input map[string]any) que
 			"absent": list(r.Absent), "changed": r.Changed, "unattended": r.Session.Unattended,
 			"session":  map[string]any{"id": string(r.Session.ID), "unattended": r.Session.Unattended},
 			"writes":   r.Writes || c.SideEffect != "none" && c.SideEffect != "readOnly",
-			"restores": list(r.Restores), "egress": list(r.Egress), "approvals": approvals(r.Approvals),
+			"restores": list(r.Restores), "egress": list(r.Egress), "waivers": list(r.Waivers), "approvals": approvals(r.Approvals),
 			"time": map[string]any{"epoch": r.Time.Unix(), "hour": int64(r.Time.Hour()), "weekday": int64(r.Time.Weekday())},
 		},
 	}

@@ -78,7 +78,7 @@ func everywhere() []attr {
 	return []attr{
 		{"context.dir", str, ""}, {"context.cage", str, ""}, {"context.profile", str, ""}, {`context["environment"]`, str, ""}, {"context.session.id", str, ""},
 		{"principal.person", str, ""}, {"principal.organisation", str, ""}, {"resource.kind", str, ""}, {"resource.name", str, ""},
-		{"context.paths", strs, ""}, {"context.absent", strs, ""}, {"context.restores", strs, ""}, {"context.egress", strs, ""}, {"principal.roles", strs, ""}, {"context.input._opaque", strs, ""},
+		{"context.paths", strs, ""}, {"context.absent", strs, ""}, {"context.restores", strs, ""}, {"context.egress", strs, ""}, {"context.waivers", strs, ""}, {"principal.roles", strs, ""}, {"context.input._opaque", strs, ""},
 		{"context.changed", boolean, ""}, {"context.writes", boolean, ""}, {"context.unattended", boolean, ""}, {"context.session.unattended", boolean, ""},
 		{"context.time.epoch", long, ""}, {"context.time.hour", long, ""}, {`context.time["weekday"]`, long, ""},
 		{"context.session", rec, ""}, {"context.time", rec, ""}, {"context.input", rec, ""},
@@ -126,6 +126,7 @@ func (d dice) request(ids []string) (bailey.Request, question) {
 	}
 	if d.IntN(4) == 0 {
 		r.Egress = some(d, []string{"a.example:443", "*.b.example:443", "a"})
+		r.Waivers = some(d, []string{"fs.exec"})
 	}
 	for i, p := range some(d, w) {
 		r.Paths["p"+strconv.Itoa(i)] = p

@@ -157,6 +157,15 @@ func (w *world) run(job bailey.Job, bare bool, places ...string) ended {
 
 func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
 	w.t.Helper()
+	return w.runBy(w.cages, job, bare, all, inject)
+}
+
+// runBy is runTo by another runner. A job that names no place and has a loopback keeps it.
+func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection) ended {
+	w.t.Helper()
+	if len(all) == 0 {
+		return w.start(runner, job, bailey.Lent{})
+	}
 	n, err := egress.Plan(all)
 	if err != nil {
 		w.t.Fatal(err)
@@ -179,7 +188,12 @@ func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject [
 		}
 		lent.Env = append(lent.Env, in.Name+"="+in.Placeholder)
 	}
-	run, err := w.cages.Plan(w.t.Context(), job)
+	return w.start(runner, job, lent)
+}
+
+func (w *world) start(runner bailey.Runner, job bailey.Job, lent bailey.Lent) ended {
+	w.t.Helper()
+	run, err := runner.Plan(w.t.Context(), job)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -189,5 +203,9 @@ func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject [
 	if err != nil {
 		w.t.Fatalf("%v: %s%s", err, out.String(), stderr.String())
 	}
-	return ended{out.String(), stderr.String(), exit, way.Report()}
+	e := ended{out: out.String(), err: stderr.String(), exit: exit}
+	if lent.Way != nil {
+		e.report = lent.Way.Report()
+	}
+	return e
 }

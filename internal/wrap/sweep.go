@@ -1,0 +1,75 @@
+//go:build linux
+
+package wrap
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Bounds on kept homes of tools: of each cache the projects that were worked on last, and none for ever.
+const (
+	maxKept = 32
+	keptFor = 30 * 24 * time.Hour
+)
+
+// Sweep settles runs of tools below dir that were killed, and says what they left, then drops homes beyond the bounds. It is for
+// a gateway that begins, when no tool runs.
+func Sweep(dir string) (words []string, err error) {
+	caches, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, c := range caches {
+		if !c.IsDir() {
+			continue
+		}
+		s := State(filepath.Join(dir, c.Name()))
+		left, lerr := s.Left("")
+		err = errors.Join(err, lerr)
+		for _, r := range left {
+			settled, serr := r.Settle()
+			words, err = append(words, settled.Words(r.Project)...), errors.Join(err, serr)
+		}
+		err = errors.Join(err, s.sweep(time.Now()))
+	}
+	return words, err
+}
+
+// sweep moves what is too old or too many out of reach first, so that one that is killed half-way leaves no half a cache.
+func (s State) sweep(now time.Time) (err error) {
+	homes, err := filepath.Glob(s.in("*", "home"))
+	if err != nil || len(homes) == 0 {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, h := range homes {
+		if info, err := os.Stat(filepath.Dir(h)); err == nil {
+			used[filepath.Dir(h)] = info.ModTime()
+		}
+	}
+	dirs := make([]string, 0, len(used))
+	for d := range used {
+		dirs = append(dirs, d)
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return used[b].Compare(used[a]) })
+	for i, d := range dirs {
+		os.RemoveAll(filepath.Join(d, "home", ".tmp")) // of tools that were killed
+		if i < maxKept && now.Sub(used[d]) < keptFor {
+			continue
+		}
+		gone := s.in("fresh", newID())
+		if merr := errors.Join(own(s.in("fresh")), os.Rename(d, gone)); merr != nil {
+			err = errors.Join(err, merr)
+		}
+	}
+	trash, _ := filepath.Glob(s.in("fresh", "*"))
+	for _, t := range trash {
+		err = errors.Join(err, discard(t))
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"bailey"
+)
+
+// Works is a runner for tools that build: what is guarded in a project stays as it is, what of that kind appears is put in
+// quarantine, and a tool that keeps its HOME has one for each project, which no other cage shows. Jobs without a wall pass.
+// Kept homes are in a [State] for each cache, below Dir.
+type Works struct {
+	Runner bailey.Runner
+	Dir    string
+}
+
+// NewWorks returns a runner before r.
+func NewWorks(r bailey.Runner, dir string) bailey.Runner { return &Works{r, dir} }
+
+// work is a job on its way.
+type work struct {
+	bailey.Run
+	state  State
+	name   string
+	before map[string]Found // by project
+}
+
+// Plan adds to a job what it keeps and its home. Nothing in the project is changed.
+func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if job.Wall == nil {
+		return w.Runner.Plan(ctx, job)
+	}
+	wall := *job.Wall
+	r := &work{name: string(job.Capability), state: w.state(wall.Cache), before: map[string]Found{}}
+	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees), func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
+	for _, p := range job.Places {
+		if !p.Write {
+			continue
+		}
+		found, err := guardedIn(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		r.before[p.Path] = found
+		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
+	}
+	if wall.Cache != "" {
+		home, err := r.state.home(job.Dir)
+		if err != nil {
+			return nil, err
+		}
+		defer home.File.Close()
+		wall.Home = &home
+	}
+	job.Wall = &wall
+	run, err := w.Runner.Plan(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	r.Run = run
+	return r, nil
+}
+
+// EndSession passes on what the runner may want to know.
+func (w *Works) EndSession(ctx context.Context, id bailey.SessionID) error {
+	if s, ok := w.Runner.(bailey.SessionRunner); ok {
+		return s.EndSession(ctx, id)
+	}
+	return nil
+}
+
+func (w *Works) state(cache string) State {
+	if cache == "" {
+		cache = "none"
+	}
+	return State(filepath.Join(w.Dir, cache))
+}
+
+func guardedIn(project string) (Found, error) {
+	found, err := Guarded(project)
+	if err != nil {
+		return found, &bailey.Error{Kind: bailey.Invalid, Message: project + " cannot be looked through for what a tool may not change", Err: err, Hint: "name a directory of yours"}
+	}
+	return found, found.Refused(project)
+}
+
+// Home is where tools that work on a project have their HOME.
+func (s State) Home(project string) string { return s.in(named(project), "home") }
+
+// home opens it. The directory above is this user's alone, so that nothing of a cage put a link in its place.
+func (s State) home(project string) (p bailey.Place, err error) {
+	home := s.Home(project)
+	if info, err := os.Lstat(home); err == nil && info.IsDir() {
+		os.Chmod(home, 0o700) // a tool can change the mode of its own
+	}
+	for _, dir := range []string{filepath.Dir(s.in()), s.in(), filepath.Dir(home), home} {
+		if err := own(dir); err != nil {
+			return p, err
+		}
+	}
+	if err := Furnish(home, nil); err != nil {
+		return p, err
+	}
+	now := time.Now()
+	os.Chtimes(filepath.Dir(home), now, now)                                                            // who was used last is swept last
+	fd, err := syscall.Open(home, 0x200000|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0) // O_PATH
+	if err != nil {
+		return p, &bailey.Error{Kind: bailey.Unavailable, Message: home + " cannot be opened", Err: err}
+	}
+	real, err := filepath.EvalSymlinks(home)
+	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: true}, err
+}
+
+// Start writes down what is guarded, and settles when nothing of the cage is alive. Who waits for an answer may have changed a
+// project meanwhile: what the cage keeps would not be what is there.
+func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
+	never := bailey.Exit{Code: bailey.NeverRan}
+	var runs []*Run
+	defer func() {
+		for _, run := range runs {
+			settled, serr := run.Settle()
+			if s.Stderr != nil {
+				for _, line := range settled.Words(run.Project) {
+					io.WriteString(s.Stderr, "bailey: "+line+"\n")
+				}
+			}
+			err = errors.Join(err, serr)
+		}
+	}()
+	for project, planned := range r.before {
+		now, err := guardedIn(project)
+		if err != nil {
+			return never, err
+		}
+		if !slices.Equal(now.Paths, planned.Paths) {
+			return never, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("what is guarded in %s is not what it was when the call was planned", project), Hint: "call again"}
+		}
+		run, _, err := r.state.Begin(r.name, project, planned, true)
+		if err != nil {
+			return never, err
+		}
+		runs = append(runs, run)
+	}
+	return r.Run.Start(ctx, lent, s)
+}
+
+// CPU passes on what the run tells.
+func (r *work) CPU() time.Duration {
+	if m, ok := r.Run.(bailey.MeteredRun); ok {
+		return m.CPU()
+	}
+	return 0
+}

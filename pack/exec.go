@@ -1,0 +1,125 @@
+package pack
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey"
+)
+
+// work is what a tool that builds has beyond the cage of one that looks.
+type work struct {
+	Run      []string `json:"run,omitempty"`   // names of path inputs: what is in them may be executed
+	Trees    []string `json:"trees,omitempty"` // directories of the host's programs, canonical
+	Cache    bool     `json:"cache,omitempty"` // its HOME is kept for the project
+	Loopback bool     `json:"loopback,omitempty"`
+}
+
+// FSExec is the waiver of a capability that executes more than its own program.
+const FSExec = "fs.exec"
+
+// Waivers are what the cage of the capability lacks because its manifest wants so, sorted. Policy has to name each.
+func (m *Capability) Waivers() []string {
+	if w := m.spec.Sandbox.Work; len(w.Run)+len(w.Trees) > 0 {
+		return []string{FSExec}
+	}
+	return nil
+}
+
+// Loopback tells whether the tool may talk to itself over a network that leads nowhere.
+func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
+
+// Programs are what the command may be, in the order in which it is looked for: the path in each directory of programs that the
+// manifest names, then the command as it stands there.
+func (m *Capability) Programs() (list []string) {
+	for _, tree := range m.spec.Sandbox.Work.Trees {
+		if path.Base(tree) == "bin" && !path.IsAbs(m.Command) {
+			list = append(list, path.Join(tree, m.Command))
+		}
+	}
+	return append(list, m.Command)
+}
+
+// wall is what of an agent's cage the tool's has; nil for one that has nothing of it. A tree that is called bin is on the
+// search path, before the constant one.
+func (m *Capability) wall() *bailey.Wall {
+	s := m.spec.Sandbox.Work
+	if len(s.Run)+len(s.Trees) == 0 && !s.Cache {
+		return nil
+	}
+	w := &bailey.Wall{Run: len(s.Run) > 0}
+	var dirs []string
+	for _, tree := range s.Trees {
+		w.Trees = append(w.Trees, bailey.Tree{Path: tree})
+		if path.Base(tree) == "bin" {
+			dirs = append(dirs, tree)
+		}
+	}
+	if len(dirs) > 0 {
+		w.Path = strings.Join(append(dirs, searched), ":")
+	}
+	if s.Cache {
+		w.Cache = m.Pack
+	}
+	return w
+}
+
+// searched is where programs are in every cage.
+const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// executes reads fs.exec, which speaks of inputs and so comes after the schema.
+func (r *reader) executes(m *manifest, at *nodes, s *schema) {
+	if at.exec != nil {
+		for _, item := range r.items(at.exec, "exec") {
+			r.executable(item, m, s)
+		}
+	}
+	w := &m.Sandbox.Work
+	switch {
+	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
+		r.fault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
+	case m.Isolation != Jail && (len(w.Run)+len(w.Trees) > 0 || w.Cache || w.Loopback):
+		r.fault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, cache and loopback: only a cage of ours has them", m.Isolation)
+	}
+}
+
+// executable reads one entry of fs.exec: a path input, a program, or with a slash behind it a directory of programs.
+func (r *reader) executable(n ast.Node, m *manifest, s *schema) {
+	var v string
+	before := len(r.faults)
+	r.text("exec", &v)(n)
+	if len(r.faults) > before {
+		return
+	}
+	w := &m.Sandbox.Work
+	if strings.Contains(v, "{{") {
+		list := &ast.SequenceNode{Values: []ast.Node{n}}
+		for at, e := range r.inputPaths(list, "exec", m, s) {
+			switch name := e.parts[0].input; {
+			case !e.alone():
+				r.fault(tokenOf(at), "exec wants a path input alone, as \"{{ input.x }}\", found %q", clip(v))
+			case !slices.Contains(m.Sandbox.Write, name):
+				r.fault(tokenOf(at), "exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
+			case slices.Contains(w.Run, name):
+				r.fault(tokenOf(at), "exec names input.%s twice", name)
+			default:
+				w.Run = append(w.Run, name)
+			}
+		}
+		return
+	}
+	dir, tree := strings.CutSuffix(v, "/")
+	switch {
+	case !r.builtin:
+		r.fault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
+	case !path.IsAbs(v) || path.Clean(dir) != dir || dir == "" || dir == "/":
+		r.fault(tokenOf(n), "exec wants absolute paths without .. and not /, found %q", clip(v))
+	case tree:
+		w.Trees = append(w.Trees, dir)
+	default:
+		m.Sandbox.Exec = append(m.Sandbox.Exec, v)
+	}
+}

@@ -1,0 +1,77 @@
+package pack
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+const builder = `
+name: demo
+version: 1.0.0
+capabilities:
+  - name: build
+    risk: medium
+    sideEffectClass: mutating
+    reversibility: reversible
+    backend: {type: subprocess, command: go, cwdFromInput: dir}
+    sandboxProfile: {fs: {FS}, cache: true, network: {loopback: true}}
+    inputSchema: {type: object, required: [dir], properties: {dir: {type: string, format: path}, too: {type: string, format: path}}}
+`
+
+func TestExecIsAWaiver(t *testing.T) {
+	manifest := func(fs string) []byte { return []byte(strings.Replace(builder, "FS", fs, 1)) }
+	p, err := parse("pack.yaml", manifest(`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}", /usr/, /usr/local/go/bin/, /usr/bin/git]`), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.Capabilities[0]
+	j := m.Job(nil, []bailey.Place{{Input: "dir", Path: "/w", Write: true}})
+	if !slices.Equal(m.Waivers(), []string{FSExec}) || !m.Loopback() {
+		t.Errorf("%q, loopback %v", m.Waivers(), m.Loopback())
+	}
+	if got := m.Programs(); !slices.Equal(got, []string{"/usr/local/go/bin/go", "go"}) {
+		t.Errorf("%q", got)
+	}
+	w := j.Wall
+	if w == nil || !w.Run || w.Cache != "demo" || w.Home != nil || w.Unix || w.Pty || !slices.Equal(w.Trees, []bailey.Tree{{Path: "/usr"}, {Path: "/usr/local/go/bin"}}) ||
+		w.Path != "/usr/local/go/bin:"+searched || !slices.Equal(j.Exec, []string{"/usr/bin/git"}) {
+		t.Errorf("%+v %q", w, j.Exec)
+	}
+	for text, want := range map[string]string{
+		`rw: ["{{ input.dir }}"]`:                                               "",
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}"]`:                    FSExec,
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}", "{{ input.dir }}"]`: "exec names input.dir twice",
+		`exec: ["{{ input.dir }}"]`:                                             "exec wants inputs that fs.rw names",
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}/bin"]`:                "exec wants a path input alone",
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.none }}"]`:                   "exec wants path inputs",
+		`rw: ["{{ input.dir }}", "{{ input.too }}"], exec: ["{{ input.dir }}"]`: "exec wants all of fs.rw",
+		`exec: [/usr/]`: "cannot let a pack name helpers",
+	} {
+		p, err := Parse("pack.yaml", manifest(text))
+		switch {
+		case err != nil && (want == FSExec || want == "" || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v", text, err)
+		case err == nil && strings.Join(p.Capabilities[0].Waivers(), " ") != want:
+			t.Errorf("%s: %q", text, p.Capabilities[0].Waivers())
+		}
+	}
+	for _, text := range []string{`exec: [usr/]`, `exec: [/]`, `exec: [/usr/../x/]`, `exec: [//]`, `exec: [""]`} {
+		if _, err := parse("pack.yaml", manifest(text), true); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}
+
+// TestDigestsStay: a manifest that has none of this has the digest that it had before there was any of it.
+func TestDigestsStay(t *testing.T) {
+	p, err := Parse("pack.yaml", []byte(strings.NewReplacer("FS", `rw: ["{{ input.dir }}"]`, ", cache: true, network: {loopback: true}", "").Replace(builder)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := p.Capabilities[0]; m.Digest != "84110fd5e3a96002fa50ed3194f198e7b7216d0a2ba217907c6690c387d875b8" {
+		t.Error(m.Digest)
+	}
+}

@@ -1,0 +1,115 @@
+package packs_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/internal/ktest"
+	"bailey/pack"
+	"bailey/packs/hostile"
+)
+
+// TestGitAddsAndSwitches: what is added is what is committed; a branch is made and left; nothing is overwritten.
+func TestGitAddsAndSwitches(t *testing.T) {
+	src, _, git := repositories(t)
+	do := func(id bailey.CapabilityID, input map[string]any) string {
+		input["repo"] = src
+		j := job(t, id, input, map[string]string{"repo": src})
+		return run(t, j.Dir, false, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, j.Env...), j.Command, j.Args...)
+	}
+	os.WriteFile(filepath.Join(src, "new"), []byte("new\n"), 0o644)
+	do("git.add", map[string]any{"paths": []any{"new"}})
+	if got := git(src, "diff", "--cached", "--name-only"); got != "new" {
+		t.Errorf("the index has %q", got)
+	}
+	do("git.switch", map[string]any{"branch": "side", "create": true})
+	if got := git(src, "branch", "--show-current"); got != "side" {
+		t.Errorf("on %q", got)
+	}
+	do("git.commit", map[string]any{"message": "new"})
+	os.WriteFile(filepath.Join(src, "new"), []byte("mine\n"), 0o644)
+	out := do("git.switch", map[string]any{"branch": "main"})
+	if b, _ := os.ReadFile(filepath.Join(src, "new")); string(b) != "mine\n" || git(src, "branch", "--show-current") != "side" {
+		t.Errorf("what was not committed is gone: %s", out)
+	}
+}
+
+// TestHostileAdds: nothing in a repository makes git.add or git.switch run something.
+func TestHostileAdds(t *testing.T) {
+	ktest.Require(t, "git", "sh")
+	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
+		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
+			t.Parallel()
+			if r.Wall != hostile.Options {
+				t.Skip("the cage stops it")
+			}
+			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C", "TERM=xterm"}
+			for id, input := range map[bailey.CapabilityID]map[string]any{
+				"git.add": {"paths": []any{"."}}, "git.switch": {"branch": "another", "create": true},
+			} {
+				input["repo"] = r.Dir
+				j := job(t, id, input, map[string]string{"repo": r.Dir})
+				r.Arm()
+				if out := run(t, j.Dir, r.TTY, append(env, j.Env...), j.Command, j.Args...); worked(r, out) {
+					t.Errorf("%s: it got through:\n%s", id, out)
+				}
+			}
+		})
+	}
+}
+
+// TestRemotesAreNamed: a repository elsewhere is an https address of the call's, and nothing else.
+func TestRemotesAreNamed(t *testing.T) {
+	for _, id := range []bailey.CapabilityID{"git.clone", "git.ls-remote"} {
+		m, err := catalog(t).Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		input := func(url string) map[string]any {
+			in := map[string]any{"url": url, "name": "copy", "into": "/w"}
+			if id == "git.ls-remote" {
+				in = map[string]any{"url": url}
+			}
+			return in
+		}
+		clean, err := m.Check(input("https://git.example.com/a/b.git"), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if places, err := m.Egress(clean); err != nil || !slices.Equal(places, []string{"git.example.com:443"}) {
+			t.Errorf("%s reaches %q, %v", id, places, err)
+		}
+		for _, url := range []string{"http://a.example/x", "ssh://a.example/x", "ext::sh -c x", "file:///etc", "git://a.example/x", "https://u:p@a.example/x", "/etc", "--upload-pack=x", "https://a.example/x?y", "https::https://a.example/x"} {
+			if clean, err := m.Check(input(url), true); err == nil {
+				if _, err := m.Egress(clean); err == nil {
+					t.Errorf("%s takes %s", id, url)
+				}
+			}
+		}
+	}
+}
+
+// TestBuildersWaive: of the built-in packs those that build are the ones whose cages hold less, and what of them reaches a
+// registry runs nothing of the project.
+func TestBuildersWaive(t *testing.T) {
+	for _, m := range catalog(t).All() {
+		builds := slices.Contains([]string{"go", "make", "npm", "pip", "cargo"}, m.Pack)
+		if waives := slices.Equal(m.Waivers(), []string{pack.FSExec}); waives != builds {
+			t.Errorf("%s waives %q", m.ID, m.Waivers())
+		}
+		if !builds {
+			continue
+		}
+		j := m.Job(nil, []bailey.Place{{Input: "dir", Path: "/w"}})
+		if len(m.Reaches()) > 0 && (j.Wall.Run || m.Loopback()) {
+			t.Errorf("%s reaches %q and runs what the project has", m.ID, m.Reaches())
+		}
+		if j.Wall.Unix || j.Wall.Pty || j.Wall.Cache != m.Pack || j.Dir != "/w" || m.SideEffect != pack.Mutating {
+			t.Errorf("%s: %+v", m.ID, j.Wall)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+//go:build linux
+
+package reach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/ktest"
+	"bailey/internal/wrap"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// site has projects that are built by the packs, and a home of Bailey's whose caches serve that.
+type site struct {
+	*world
+	catalog    *pack.Catalog
+	home, root string
+}
+
+func newSite(t *testing.T, programs ...string) *site {
+	t.Helper()
+	s := &site{world: newWorld(t, programs...)}
+	var err error
+	if s.root, err = os.MkdirTemp("/var/tmp", "bailey-site-"); err != nil { // neither beneath a cage's own /tmp nor its home
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { exec.Command("chmod", "-R", "u+rwX", s.root).Run(); os.RemoveAll(s.root) })
+	os.Chmod(s.root, 0o755)
+	s.home = filepath.Join(s.root, "bailey")
+	if err := os.Mkdir(s.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if s.world.cages, err = jail.New(jail.Config{Mask: []string{s.home}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.world.cages.Close() })
+	s.catalog, err = pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// project makes a directory with these files, name and text by turns.
+func (s *site) project(name string, files ...string) string {
+	s.t.Helper()
+	dir := filepath.Join(s.root, name)
+	os.MkdirAll(dir, 0o755)
+	for i := 0; i+1 < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		os.MkdirAll(filepath.Dir(path), 0o755)
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// call makes a call of a pack's as the gate does, from the check of its input on.
+func (s *site) call(id bailey.CapabilityID, dir string, input map[string]any) ended {
+	s.t.Helper()
+	return s.callAt(id, "dir", dir, input)
+}
+
+// callAt is call with the directory as the input of this name, or with none.
+func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string]any) ended {
+	s.t.Helper()
+	m, err := s.catalog.Lookup(id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if input == nil {
+		input = map[string]any{}
+	}
+	if name != "" {
+		input[name] = dir
+	}
+	clean, err := m.Check(input, true)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	args, err := m.Render(clean, map[string]string{name: dir})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var opened []bailey.Place
+	if name != "" {
+		p, err := gateway.OpenPlace(dir, m.PathInputs()[0].Write)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer p.File.Close()
+		p.Input = name
+		opened = append(opened, p)
+	}
+	job := m.Job(args, opened)
+	var all []bailey.Endpoint
+	places, err := m.Egress(clean)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, place := range places {
+		e, _ := bailey.ParseEndpoint(place)
+		all = append(all, e)
+	}
+	if m.Loopback() {
+		job.Network = &bailey.Network{}
+	}
+	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")), job, false, all, nil)
+}
+
+// make runs the lines of a recipe.
+func (s *site) make(project string, lines ...string) ended {
+	s.t.Helper()
+	text := "all:\n"
+	for _, l := range lines {
+		text += "\t-@" + strings.ReplaceAll(l, "$", "$$") + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(project, "Makefile"), []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.call("make.run", project, nil)
+}
+
+// TestAttackBuild: what a project has its build do stays in the project.
+func TestAttackBuild(t *testing.T) {
+	s := newSite(t, "make", "git", "python3")
+	home, _ := os.UserHomeDir()
+	secret := filepath.Join(s.root, "secret")
+	os.WriteFile(secret, []byte("sesame-open"), 0o644)
+	p := s.project("p", ".envrc", "export A=b\n", ".claude/settings.json", "{}", "x/.git/config", "[core]\n")
+	said(t, "git", "init", "-q", p)
+	config, err := os.ReadFile(filepath.Join(p, ".git/config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.make(p,
+		"echo it runs; cp /bin/true ./mine && ./mine && echo what it made runs too",
+		"cat "+secret+" "+home+"/.ssh/* /etc/shadow",
+		"ls "+s.home,
+		"echo x > "+s.root+"/outside; echo x > /usr/x; echo x > /etc/x",
+		"echo evil >> .git/config; echo evil > .git/hooks/pre-commit; echo evil >> .envrc; echo evil > .claude/settings.json; mv .git .git-old; rm -rf .claude; mv .envrc e",
+		"ln -sf "+secret+" link; cat link",
+		"python3 -c 'import socket; socket.create_connection((\"93.184.216.34\", 443), 3)' && echo GOT out",
+		"python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 0)); socket.create_connection(s.getsockname(), 3)' && echo a loopback",
+		"python3 -c 'import socket; socket.socket(socket.AF_UNIX)' && echo GOT a socket",
+		"setsid sh -c 'sleep 1000; echo late > late' & echo left a daemon",
+		"git -c core.hooksPath=/dev/null config user.name evil",
+		"cp /bin/true /tmp/t && /tmp/t && echo GOT /tmp",
+		"echo PATH_add evil > .envrc.new; mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; mkdir -p new/.git/hooks; echo evil > new/.git/hooks/post-checkout; echo 'ref: refs/heads/x' > new/.git/HEAD",
+	)
+	for _, want := range []string{"it runs", "what it made runs too", "a loopback", "left a daemon", "sub/.vscode appeared"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	for _, bad := range []string{"GOT", "sesame", "root:"} {
+		if strings.Contains(r.String(), bad) {
+			t.Errorf("it got through: %q", bad)
+		}
+	}
+	if now, _ := os.ReadFile(filepath.Join(p, ".git/config")); string(now) != string(config) {
+		t.Errorf("the repository's configuration is %q", now)
+	}
+	for file, want := range map[string]string{".envrc": "export A=b\n", ".claude/settings.json": "{}", "x/.git/config": "[core]\n"} {
+		if now, err := os.ReadFile(filepath.Join(p, file)); string(now) != want {
+			t.Errorf("%s is %q, %v", file, now, err)
+		}
+	}
+	for _, file := range []string{"late", ".git/hooks/pre-commit", "sub/.vscode", "new/.git/hooks", "../outside"} {
+		if _, err := os.Lstat(filepath.Join(p, file)); err == nil {
+			t.Errorf("%s is there", file)
+		}
+	}
+	if t.Failed() {
+		t.Log(r)
+	}
+}
+
+// TestAttackCache: what one project leaves in its HOME no other project finds, nor does anybody who reads what Bailey keeps; and
+// no link in it leads anywhere.
+func TestAttackCache(t *testing.T) {
+	s := newSite(t, "make")
+	p, q := s.project("p"), s.project("q")
+	r := s.make(p, "echo poison > $HOME/cache; ln -s "+s.root+" $HOME/away; rm -rf $HOME/.tmp; ln -s "+s.root+" $HOME/.tmp; chmod 0777 $HOME; echo made")
+	if !strings.Contains(r.out, "made") {
+		t.Fatal(r)
+	}
+	if r = s.make(q, "cat $HOME/cache; ls -a $HOME"); strings.Contains(r.out, "poison") || strings.Contains(r.out, "away") {
+		t.Errorf("the cache of another project:\n%s", r)
+	}
+	r = s.make(p, "cat $HOME/cache; ls $HOME/away/secret; cat $HOME/away/bailey/*; touch $HOME/.tmp/x && echo a place for what is temporary")
+	if !strings.Contains(r.out, "poison") || !strings.Contains(r.out, "a place for") {
+		t.Errorf("its own cache: %s", r)
+	}
+	if _, err := os.Lstat(filepath.Join(s.root, "x")); err == nil {
+		t.Error("a link was followed out of the cache")
+	}
+	homes, _ := filepath.Glob(filepath.Join(s.home, "caches", "make", "*", "home"))
+	if len(homes) != 2 {
+		t.Error(homes)
+	}
+	for _, h := range homes {
+		if info, err := os.Stat(filepath.Dir(h)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Error(info.Mode(), err)
+		}
+	}
+	// A link in the place of a home, or above it, is refused.
+	os.RemoveAll(homes[0])
+	os.Symlink(s.root, homes[0])
+	m, _ := s.catalog.Lookup("make.run")
+	for _, dir := range []string{p, q} {
+		place, err := gateway.OpenPlace(dir, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place.Input = "dir"
+		job := m.Job(nil, []bailey.Place{place})
+		job.Network = &bailey.Network{}
+		run, err := wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")).Plan(t.Context(), job)
+		refused := bailey.KindOf(err) == bailey.Denied
+		if linked := wrap.State(filepath.Join(s.home, "caches", "make")).Home(dir) == homes[0]; linked != refused {
+			t.Errorf("linked %v: %v", linked, err)
+		}
+		if run != nil {
+			run.Close()
+		}
+		place.File.Close()
+	}
+}
+
+// TestKilledWorks: who is killed half-way loses nothing: what appeared is put away at the next start, and the cache goes on.
+func TestKilledWorks(t *testing.T) {
+	s := newSite(t, "make")
+	p := s.project("p", "a/.envrc", "mine")
+	caches := filepath.Join(s.home, "caches")
+	s.make(p, "echo kept > $HOME/kept")
+	state := wrap.State(filepath.Join(caches, "make"))
+	before, err := wrap.Guarded(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := begin(state, p, before); err != nil { // by a process that ends without settling
+		t.Fatal(out, err)
+	}
+	s.project("p", "b/.envrc", "theirs")
+	words, err := wrap.Sweep(caches)
+	if err != nil || len(words) != 1 || !strings.Contains(words[0], "b/.envrc appeared") {
+		t.Errorf("%q %v", words, err)
+	}
+	if _, err := os.Lstat(filepath.Join(p, "a/.envrc")); err != nil {
+		t.Error(err)
+	}
+	if r := s.make(p, "cat $HOME/kept"); !strings.Contains(r.out, "kept") {
+		t.Error(r)
+	}
+}
+
+// begin writes a run down as one does that is killed: its lock goes with its descriptor.
+func begin(state wrap.State, project string, before wrap.Found) (string, error) {
+	run, home, err := state.Begin("make.run", project, before, true)
+	if err == nil {
+		run.Abandon()
+	}
+	return home, err
+}
+
+// TestSweep: of kept homes those that were used last stay.
+func TestSweep(t *testing.T) {
+	s := newSite(t, "make")
+	caches := filepath.Join(s.home, "caches")
+	for i := range 34 {
+		dir := filepath.Join(caches, "go", strings.Repeat("a", i+1))
+		if err := os.MkdirAll(filepath.Join(dir, "home", "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		os.Chmod(filepath.Join(dir, "home", "x"), 0)
+	}
+	now, err := wrap.Sweep(caches)
+	left, _ := filepath.Glob(filepath.Join(caches, "go", "a*"))
+	if err != nil || len(now) != 0 || len(left) != 32 {
+		t.Error(now, err, len(left))
+	}
+	if trash, _ := filepath.Glob(filepath.Join(caches, "go", "fresh", "*")); len(trash) != 0 {
+		t.Error(trash)
+	}
+	if words, err := wrap.Sweep(filepath.Join(s.home, "none")); err != nil || len(words) > 0 {
+		t.Error(words, err)
+	}
+}
+
+// TestBuilds: a small project is built and tested by the tools that are here.
+func TestBuilds(t *testing.T) {
+	s := newSite(t)
+	for _, c := range []struct {
+		program string
+		files   []string
+		calls   []bailey.CapabilityID
+		input   map[string]any
+		want    string
+	}{
+		{"npm", []string{"package.json", `{"name":"p","version":"1.0.0","scripts":{"test":"node t.js","hello":"node t.js"}}`, "t.js", `require("node:http").createServer().listen(0, "127.0.0.1", function () { console.log("served"); this.close() })`},
+			[]bailey.CapabilityID{"npm.test", "npm.ls"}, nil, "served"},
+		{"/usr/bin/cargo", []string{"Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", "src/lib.rs", "#[test]\nfn twice() { println!(\"ran\"); }\n"},
+			[]bailey.CapabilityID{"cargo.test", "cargo.tree"}, nil, "test twice ... ok"},
+		{"/usr/bin/python3", []string{"t.py", "import unittest\nclass T(unittest.TestCase):\n    def test(self): print('ran here')\n"},
+			[]bailey.CapabilityID{"pip.venv", "pip.python", "pip.list"}, map[string]any{"module": "unittest", "arguments": []any{"t"}}, "ran here"},
+	} {
+		t.Run(filepath.Base(c.program), func(t *testing.T) {
+			ktest.Require(t, c.program)
+			p := s.project(filepath.Base(c.program), c.files...)
+			var all string
+			for _, id := range c.calls {
+				m, err := s.catalog.Lookup(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				input := map[string]any{}
+				for name, v := range c.input {
+					if strings.Contains(string(m.InputSchema()), `"`+name+`"`) {
+						input[name] = v
+					}
+				}
+				r := s.call(id, p, input)
+				if all += r.String(); r.exit.Code != 0 {
+					t.Errorf("%s: exit %d\n%s", id, r.exit.Code, r)
+				}
+			}
+			if !strings.Contains(all, c.want) {
+				t.Errorf("%q is missing in\n%s", c.want, all)
+			}
+			if names := s.lookedUp(); slices.ContainsFunc(names, func(string) bool { return true }) {
+				t.Errorf("%q were looked up", names)
+			}
+		})
+	}
+}
