@@ -157,11 +157,11 @@ func (w *world) run(job bailey.Job, bare bool, places ...string) ended {
 
 func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
 	w.t.Helper()
-	return w.runBy(w.cages, job, bare, all, inject)
+	return w.runBy(w.cages, job, bare, all, inject, files...)
 }
 
 // runBy is runTo by another runner. A job that names no place and has a loopback keeps it.
-func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection) ended {
+func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
 	w.t.Helper()
 	if len(all) == 0 {
 		return w.start(runner, job, bailey.Lent{})
