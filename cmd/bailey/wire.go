@@ -345,7 +345,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 			list := capabilityList{Capabilities: []capability{}}
 			for _, m := range s.shelf.Active() {
 				c := newCapability(m, false)
-				c.Absent = m.Command != "" && !s.shelf.installed(m.Command)
+				c.Absent = !s.shelf.here(m)
 				list.Capabilities = append(list.Capabilities, c)
 			}
 			return list, nil
