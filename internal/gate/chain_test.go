@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -223,5 +224,34 @@ func TestWorkflowDryRun(t *testing.T) {
 	res := w.gate().Do(t.Context(), in)
 	if res.Err != nil || len(w.intents) != 1 || len(res.Argv) != 3 {
 		t.Errorf("%v, %d intents, %q", res.Err, len(w.intents), res.Argv)
+	}
+}
+
+// TestWorkflowSaysWhatIsNotBound: what its steps read is what they find when their turn comes, whoever names it; who is asked
+// about the workflow alone is told so.
+func TestWorkflowSaysWhatIsNotBound(t *testing.T) {
+	for name, file := range map[string]string{"fixed": "", "relay": "", "fixed file": os.Args[0]} {
+		w := newWorld(t)
+		w.placed = file
+		name, _, _ = strings.Cut(name, " ")
+		w.decide = func(_ int, r bailey.Request) bailey.Decision {
+			if r.Capability == bailey.CapabilityID("t."+name) && len(r.Approvals) == 0 {
+				return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "p", Digest: "d"}}, Policy: "p"}
+			}
+			return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+		}
+		var asked []bailey.Question
+		given := w.answer
+		w.answer = func(q bailey.Question) bailey.Answer { asked = append(asked, q); return given(q) }
+		in := workflow(name)
+		if name == "fixed" {
+			in.Input = nil
+		}
+		if res := w.gate().Do(t.Context(), in); res.Err != nil || len(asked) != 1 {
+			t.Fatal(name, res.Err, len(asked))
+		}
+		if asked[0].Contents != bailey.NotBound {
+			t.Errorf("%s, file %q: contents %s", name, file, asked[0].Contents)
+		}
 	}
 }
