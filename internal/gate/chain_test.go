@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/pack"
 )
 
 func workflow(name string) bailey.Call {
@@ -254,4 +255,62 @@ func TestWorkflowSaysWhatIsNotBound(t *testing.T) {
 			t.Errorf("%s, file %q: contents %s", name, file, asked[0].Contents)
 		}
 	}
+}
+
+// TestWorkflowBindsItsSteps: an answer to a workflow that comes back is to the steps that were asked about: not to those of
+// other manifests, nor to other programs.
+func TestWorkflowBindsItsSteps(t *testing.T) {
+	var plans []string
+	for _, binary := range []string{"a", "a", "b"} {
+		w := newWorld(t)
+		w.binary = binary
+		questions := asksSteps(w, func() string { return "d" })
+		if res := w.gate().Do(t.Context(), workflow("both")); res.Err != nil || len(*questions) != 1 {
+			t.Fatal(res.Err, len(*questions))
+		}
+		q := (*questions)[0]
+		if plans = append(plans, q.Plan.Value.Reveal()); strings.Contains(q.Plan.Text, plans[0]) && plans[0] != "" {
+			t.Errorf("the digest is shown: %s", q.Plan.Text) // of arguments in which a secret may stand
+		}
+	}
+	if plans[0] != plans[1] || plans[0] == plans[2] {
+		t.Errorf("%q", plans)
+	}
+	w := newWorld(t)
+	w.decide = func(_ int, r bailey.Request) bailey.Decision { return bailey.Decision{Effect: bailey.Allow, Policy: "p"} }
+	late := map[string]bool{}
+	for _, side := range []string{"t.echo", "t.put"} {
+		g := w.gate()
+		m, err := g.Catalog.Lookup("t.relay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Catalog = renamed{g.Catalog, bailey.CapabilityID(side)}
+		c := g.begin(workflow("relay"))
+		c.manifest, c.input = m, map[string]any{"word": "x"}
+		if err := c.chain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late[c.run.(*chain).bound()] = true
+		c.release()
+	}
+	if len(late) != 2 {
+		t.Error("a step that comes late may be another")
+	}
+}
+
+// renamed has another manifest for what comes late.
+type renamed struct {
+	Catalog
+	as bailey.CapabilityID
+}
+
+func (r renamed) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
+	m, err := r.Catalog.Lookup(id)
+	if err == nil && id == "t.echo" {
+		other := *m
+		other.Digest = string(r.as)
+		m = &other
+	}
+	return m, err
 }

@@ -58,6 +58,7 @@ type world struct {
 	jobs    []bailey.Job                                 // that were planned
 	stdin   *string                                      // what the tool read
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
+	binary  string                                       // digest of every program
 	placed  string                                       // what every path is; "": a directory
 	closed  int
 	plan    string // of every cage
@@ -528,7 +529,7 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", BinaryDigest: r.w.binary, Plan: r.w.plan, Lesser: r.w.lesser}
 	if r.w.changed {
 		cage.Programs = []bailey.Program{{Path: "/bin/put", Copied: true, Was: "another"}}
 	}
