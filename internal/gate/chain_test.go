@@ -277,7 +277,9 @@ func TestWorkflowBindsItsSteps(t *testing.T) {
 		t.Errorf("%q", plans)
 	}
 	w := newWorld(t)
-	w.decide = func(_ int, r bailey.Request) bailey.Decision { return bailey.Decision{Effect: bailey.Allow, Policy: "p"} }
+	w.decide = func(_ int, r bailey.Request) bailey.Decision {
+		return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+	}
 	late := map[string]bool{}
 	for _, side := range []string{"t.echo", "t.put"} {
 		g := w.gate()

@@ -467,8 +467,8 @@ func (c *course) postHooks(ctx context.Context) error {
 	case err != nil:
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed, and what came of it is withheld", Hint: "mend the hook, or take it out", Err: err}
 	}
-	c.stdout.kept = c.redactAgain(seen.Stdout, out.Stdout)
-	c.stderr.kept = c.redactAgain(seen.Stderr, out.Stderr)
+	c.redactAgain(c.stdout, seen.Stdout, out.Stdout)
+	c.redactAgain(c.stderr, seen.Stderr, out.Stderr)
 	if c.held {
 		err = errors.Join(c.stdout.deliver(c.call.Stdout), c.stderr.deliver(c.call.Stderr))
 	}
