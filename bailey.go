@@ -139,6 +139,7 @@ func (r Rule) Same(o Rule) bool { return r.ID == o.ID && r.Digest == o.Digest }
 // Request is what policy decides upon: the checked call, nothing that was not verified.
 type Request struct {
 	Capability CapabilityID
+	Manifest   string // digest of the one that runs; "" where none does
 	Principal  Principal
 	Session    Session
 	Target     Target

@@ -82,8 +82,10 @@ func (d *differ) keys(at string, was, now map[string]any) {
 			continue
 		}
 		switch key {
-		case "sandboxProfile", "env":
+		case "sandboxProfile":
 			d.keys(key+".", object(a), object(b))
+		case "env":
+			d.env(object(a), object(b))
 		case "inputSchema":
 			d.schema("input", object(a), object(b))
 		case "ro", "rw", "exec", "egress", "credentials":
@@ -94,6 +96,15 @@ func (d *differ) keys(at string, was, now map[string]any) {
 			d.limit(what, a, b)
 		default:
 			d.add(what, "%s → %s", value(a), value(b))
+		}
+	}
+}
+
+// env compares variables. Their names are the author's, and none of them is a key.
+func (d *differ) env(was, now map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(merged(was, now))) {
+		if a, b := was[name], now[name]; text(a) != text(b) {
+			d.add("env."+name, "%s → %s", value(a), value(b))
 		}
 	}
 }
@@ -136,6 +147,9 @@ func (d *differ) schema(at string, was, now map[string]any) {
 		case text(a) == text(b) || word == "description" || word == "title":
 		case word == "properties":
 			d.inputs(at, object(a), object(b))
+			if now["additionalProperties"] != false { // what is described no more is taken as any other key is
+				d.dropped(at, object(a), object(b))
+			}
 		case word == "required":
 			d.gone(at+" required", list(a), list(b))
 		case !narrower(word, a, b, had, has):
@@ -156,6 +170,14 @@ func (d *differ) inputs(at string, was, now map[string]any) {
 			d.add(what, "%s → %s", value(a), value(b))
 		default:
 			d.schema(what, object(a), object(b))
+		}
+	}
+}
+
+func (d *differ) dropped(at string, was, now map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, has := now[name]; !has {
+			d.add(at+" "+name, "- %s", value(was[name]))
 		}
 	}
 }

@@ -134,3 +134,36 @@ func fill(v reflect.Value) {
 		panic(fmt.Sprint("a manifest has a field of kind ", v.Kind()))
 	}
 }
+
+// TestDiffTakesNoNameForAKey: what an author may name is compared as what it is, whatever it is called.
+func TestDiffTakesNoNameForAKey(t *testing.T) {
+	for _, name := range []string{"ro", "rw", "exec", "egress", "credentials", "hide", "env", "inputSchema", "sandboxProfile", "timeout", "memoryMiB"} {
+		with := func(value string) *Pack {
+			c := &Capability{ID: "demo.get"}
+			c.spec.InputSchema, c.spec.Env = json.RawMessage("{}"), map[string]string{name: value}
+			return &Pack{Capabilities: []*Capability{c}}
+		}
+		got := Diff(with("a"), with("b"))
+		if len(got) != 1 || got[0].What != "env."+name || got[0].Text != "a → b" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestDiffSeesOpenedKeys: in an object that takes other keys, a key that is described no more takes whatever those do.
+func TestDiffSeesOpenedKeys(t *testing.T) {
+	with := func(schema string) *Pack {
+		c := &Capability{ID: "demo.get"}
+		c.spec.InputSchema = json.RawMessage(`{"type":"object","properties":{"o":` + schema + `},"additionalProperties":false}`)
+		return &Pack{Capabilities: []*Capability{c}}
+	}
+	if got := Diff(with(`{"type":"object","properties":{"mode":{"enum":["safe"]}}}`), with(`{"type":"object"}`)); len(got) != 1 || got[0].What != "input o mode" {
+		t.Error(got)
+	}
+	if got := Diff(with(`{"properties":{"mode":{"enum":["safe"]},"n":true},"additionalProperties":{"type":"string"}}`), with(`{"properties":{"n":true},"additionalProperties":{"type":"string"}}`)); len(got) != 1 {
+		t.Error(got)
+	}
+	if got := Diff(with(`{"properties":{"mode":{"enum":["safe"]}},"additionalProperties":false}`), with(`{"additionalProperties":false}`)); len(got) != 0 {
+		t.Error(got)
+	}
+}

@@ -59,6 +59,7 @@ func TestPastIsTheRequest(t *testing.T) {
 			t.Errorf("the call is %s old", age)
 		}
 		want.Time, p.Request.Time = time.Time{}, time.Time{}
+		want.Manifest = "" // the rules of now decide by the manifests of now
 		if len(want.Input) == 0 && len(p.Request.Input) == 0 {
 			want.Input, p.Request.Input = nil, nil
 		}

@@ -56,6 +56,7 @@ type policySigner struct {
 // edition is a policy as it was loaded, whole.
 type edition struct {
 	files   policyFiles
+	catalog *pack.Catalog // what engine knows actions of
 	engine  *policy.Engine
 	budgets []bailey.Budget
 	tests   int
@@ -149,7 +150,7 @@ func (r *rulebook) Stock(c *pack.Catalog, first func() error) error {
 func (r *rulebook) load(f policyFiles) (edition, error) { return loadPolicy(f, r.catalog, r.actions) }
 
 func loadPolicy(f policyFiles, catalog *pack.Catalog, acts []policy.Action) (e edition, err error) {
-	e.files = f
+	e.files, e.catalog = f, catalog
 	if e.engine, err = policy.Load(policy.Config{Sources: f.Rules, Actions: acts}); err != nil {
 		return e, err
 	}
@@ -213,7 +214,20 @@ func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	if e.fault != nil {
 		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.fault)}
 	}
+	if e.other(q) {
+		return bailey.Decision{Reason: fmt.Sprintf("another manifest of %s came while this call was under way", q.Capability), Hint: "call again"}
+	}
 	return e.engine.Decide(q)
+}
+
+// other reports whether a call runs by another manifest than the one whose class the rules look at: packs were exchanged since
+// it was looked up.
+func (e *edition) other(q bailey.Request) bool {
+	if e.catalog == nil || q.Manifest == "" {
+		return false
+	}
+	m, err := e.catalog.Lookup(q.Capability)
+	return err == nil && m.Digest != q.Manifest
 }
 
 // Engine are the rules in force.

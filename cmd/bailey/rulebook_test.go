@@ -506,3 +506,43 @@ capabilities:
 		t.Errorf("rules about what is gone: %v", err)
 	}
 }
+
+// TestDecidesByTheManifestThatRuns: what another manifest of that name says of itself decides nothing about a call that is
+// under way by the one before.
+func TestDecidesByTheManifestThatRuns(t *testing.T) {
+	with := func(side string) *pack.Catalog {
+		c, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(strings.Replace(`name: t
+version: 1.0.0
+capabilities:
+  - {name: put, backend: {type: subprocess, command: "true"}, risk: low, sideEffectClass: SIDE, reversibility: reversible}
+`, "SIDE", side, 1))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	r := &rulebook{meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}
+	in := func(c *pack.Catalog) edition {
+		e, err := loadPolicy(policyFiles{Rules: []policy.Source{{Name: "a.cedar", Text: []byte(`@id("look") @reason("it looks") permit (principal, action in Action::"sideEffect:readOnly", resource);`)}}}, c, actions(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	strong, mild := with("destructive"), with("readOnly")
+	ask := func(c *pack.Catalog) bailey.Decision {
+		m, err := c.Lookup("t.put")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Decide(bailey.Request{Capability: m.ID, Manifest: m.Digest, Principal: bailey.Principal{Agent: "a"}, Session: bailey.Session{ID: "s"},
+			Target: bailey.Target{Kind: "local"}, Cage: "full", Time: time.Now()})
+	}
+	r.use(in(mild))
+	if d := ask(mild); d.Effect != bailey.Allow {
+		t.Fatal(d)
+	}
+	if d := ask(strong); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "another manifest") {
+		t.Errorf("%+v", d)
+	}
+}

@@ -110,11 +110,11 @@ func (l *limited) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// redactAgain redacts what a hook returned, and only then: output that no hook touched is redacted already.
-func (c *course) redactAgain(was, is []byte) []byte {
-	if bytes.Equal(was, is) {
-		return was
+// redactAgain keeps what a hook returned, redacted, and only then: output that no hook touched is redacted already.
+func (c *course) redactAgain(p *capture, was, is []byte) {
+	if p.kept = was; bytes.Equal(was, is) {
+		return
 	}
 	is = c.Redactor.Again(c.call.Session.ID, is)
-	return is[:min(len(is), bailey.OutputCap)]
+	p.kept, p.cut = is[:min(len(is), bailey.OutputCap)], p.cut || len(is) > bailey.OutputCap
 }

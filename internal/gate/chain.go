@@ -31,7 +31,8 @@ type link struct {
 	pack.Step
 	decision bailey.Decision
 	subject  [sha256.Size]byte
-	bound    bool // the workflow's own question says all that matters of it
+	digest   string // of the manifest
+	bound    bool   // the workflow's own question says all that matters of it
 	places   bool
 }
 
@@ -55,7 +56,7 @@ func (c *course) chain(ctx context.Context) error {
 			said, err = ch.foretell(ctx, &l)
 		}
 		if err == nil {
-			err = ch.noMilder(s.Call)
+			l.digest, err = ch.noMilder(s.Call)
 		}
 		if err != nil {
 			return &bailey.Error{Kind: bailey.KindOf(err), Message: fmt.Sprintf("step %s, %s", s.ID, s.Call), Hint: bailey.HintOf(err), Err: err}
@@ -68,16 +69,26 @@ func (c *course) chain(ctx context.Context) error {
 	return nil
 }
 
-// noMilder refuses a workflow that says less of itself than a step does.
-func (ch *chain) noMilder(id bailey.CapabilityID) error {
+// noMilder refuses a workflow that says less of itself than a step does, and returns the digest of that one's manifest.
+func (ch *chain) noMilder(id bailey.CapabilityID) (digest string, err error) {
 	m, err := ch.Catalog.Lookup(id)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if what := ch.manifest.Milder(m); what != "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "the workflow says " + what, Hint: "a manifest states no less than its steps do"}
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the workflow says " + what, Hint: "a manifest states no less than its steps do"}
 	}
-	return nil
+	return m.Digest, nil
+}
+
+// bound names what is planned of the steps: a workflow that waited for its answer comes back as another call, and has to be the
+// one that was asked about down to their manifests, cages and programs. Nobody is shown it, since a secret may stand in an argument.
+func (ch *chain) bound() string {
+	sum := sha256.New()
+	for _, l := range ch.steps {
+		fmt.Fprintf(sum, "%s\n%x\n", l.digest, l.subject)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
 // call is a step as a call.

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"bailey"
+	"bailey/pack"
 )
 
 func workflow(name string) bailey.Call {
@@ -224,4 +226,93 @@ func TestWorkflowDryRun(t *testing.T) {
 	if res.Err != nil || len(w.intents) != 1 || len(res.Argv) != 3 {
 		t.Errorf("%v, %d intents, %q", res.Err, len(w.intents), res.Argv)
 	}
+}
+
+// TestWorkflowSaysWhatIsNotBound: what its steps read is what they find when their turn comes, whoever names it; who is asked
+// about the workflow alone is told so.
+func TestWorkflowSaysWhatIsNotBound(t *testing.T) {
+	for name, file := range map[string]string{"fixed": "", "relay": "", "fixed file": os.Args[0]} {
+		w := newWorld(t)
+		w.placed = file
+		name, _, _ = strings.Cut(name, " ")
+		w.decide = func(_ int, r bailey.Request) bailey.Decision {
+			if r.Capability == bailey.CapabilityID("t."+name) && len(r.Approvals) == 0 {
+				return bailey.Decision{Effect: bailey.Ask, Asks: []bailey.Rule{{ID: "p", Digest: "d"}}, Policy: "p"}
+			}
+			return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+		}
+		var asked []bailey.Question
+		given := w.answer
+		w.answer = func(q bailey.Question) bailey.Answer { asked = append(asked, q); return given(q) }
+		in := workflow(name)
+		if name == "fixed" {
+			in.Input = nil
+		}
+		if res := w.gate().Do(t.Context(), in); res.Err != nil || len(asked) != 1 {
+			t.Fatal(name, res.Err, len(asked))
+		}
+		if asked[0].Contents != bailey.NotBound {
+			t.Errorf("%s, file %q: contents %s", name, file, asked[0].Contents)
+		}
+	}
+}
+
+// TestWorkflowBindsItsSteps: an answer to a workflow that comes back is to the steps that were asked about: not to those of
+// other manifests, nor to other programs.
+func TestWorkflowBindsItsSteps(t *testing.T) {
+	var plans []string
+	for _, binary := range []string{"a", "a", "b"} {
+		w := newWorld(t)
+		w.binary = binary
+		questions := asksSteps(w, func() string { return "d" })
+		if res := w.gate().Do(t.Context(), workflow("both")); res.Err != nil || len(*questions) != 1 {
+			t.Fatal(res.Err, len(*questions))
+		}
+		q := (*questions)[0]
+		if plans = append(plans, q.Plan.Value.Reveal()); strings.Contains(q.Plan.Text, plans[0]) && plans[0] != "" {
+			t.Errorf("the digest is shown: %s", q.Plan.Text) // of arguments in which a secret may stand
+		}
+	}
+	if plans[0] != plans[1] || plans[0] == plans[2] {
+		t.Errorf("%q", plans)
+	}
+	w := newWorld(t)
+	w.decide = func(_ int, r bailey.Request) bailey.Decision {
+		return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
+	}
+	late := map[string]bool{}
+	for _, side := range []string{"t.echo", "t.put"} {
+		g := w.gate()
+		m, err := g.Catalog.Lookup("t.relay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Catalog = renamed{g.Catalog, bailey.CapabilityID(side)}
+		c := g.begin(workflow("relay"))
+		c.manifest, c.input = m, map[string]any{"word": "x"}
+		if err := c.chain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		late[c.run.(*chain).bound()] = true
+		c.release()
+	}
+	if len(late) != 2 {
+		t.Error("a step that comes late may be another")
+	}
+}
+
+// renamed has another manifest for what comes late.
+type renamed struct {
+	Catalog
+	as bailey.CapabilityID
+}
+
+func (r renamed) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
+	m, err := r.Catalog.Lookup(id)
+	if err == nil && id == "t.echo" {
+		other := *m
+		other.Digest = string(r.as)
+		m = &other
+	}
+	return m, err
 }

@@ -92,10 +92,10 @@ func (c *course) stop(err error) bailey.Result {
 }
 
 func (c *course) lookup(context.Context) error {
+	c.profile, c.environ = c.Catalog.Profile() // of before: a swap since then shows in check
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
-		c.profile, c.environ = c.Catalog.Profile()
 		return nil
 	}
 	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
@@ -141,7 +141,18 @@ func (c *course) check(ctx context.Context) (err error) {
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
 		return err
 	}
-	return c.plan(ctx)
+	if err = c.plan(ctx); err != nil {
+		return err
+	}
+	return c.oneProfile()
+}
+
+// oneProfile refuses a call whose lookup and plan may have met two profiles: what one lends would be judged as the other's.
+func (c *course) oneProfile() error {
+	if name, environ := c.Catalog.Profile(); name != c.profile || environ != c.environ {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "another profile was put to use while this call was planned", Hint: "call again"}
+	}
+	return nil
 }
 
 // plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
@@ -183,7 +194,7 @@ func (c *course) plan(ctx context.Context) error {
 func (c *course) request() bailey.Request {
 	cage := c.run.Cage()
 	r := bailey.Request{
-		Capability: c.manifest.ID, Principal: c.call.Principal, Session: c.call.Session,
+		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
 		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
@@ -456,8 +467,8 @@ func (c *course) postHooks(ctx context.Context) error {
 	case err != nil:
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed, and what came of it is withheld", Hint: "mend the hook, or take it out", Err: err}
 	}
-	c.stdout.kept = c.redactAgain(seen.Stdout, out.Stdout)
-	c.stderr.kept = c.redactAgain(seen.Stderr, out.Stderr)
+	c.redactAgain(c.stdout, seen.Stdout, out.Stdout)
+	c.redactAgain(c.stderr, seen.Stderr, out.Stderr)
 	if c.held {
 		err = errors.Join(c.stdout.deliver(c.call.Stdout), c.stderr.deliver(c.call.Stderr))
 	}

@@ -58,6 +58,8 @@ type world struct {
 	jobs    []bailey.Job                                 // that were planned
 	stdin   *string                                      // what the tool read
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
+	binary  string                                       // digest of every program
+	placed  string                                       // what every path is; "": a directory
 	closed  int
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
@@ -247,6 +249,12 @@ const chained = `
     sideEffectClass: readOnly
     reversibility: readOnly
     inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+  - name: fixed
+    description: names a path that is no input
+    backend: {type: workflow, steps: [{id: one, call: t.echo, input: {word: x, dir: /there}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
   - name: nested
     description: a workflow of workflows
     backend: {type: workflow, steps: [{id: one, call: t.both, input: {word: x}}]}
@@ -471,7 +479,11 @@ func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Pl
 	if p.placeErr != nil {
 		return bailey.Place{}, p.placeErr
 	}
-	f, err := os.Open(p.t.TempDir())
+	name := p.placed
+	if name == "" {
+		name = p.t.TempDir()
+	}
+	f, err := os.Open(name)
 	return bailey.Place{Input: in.Name, Path: "/real" + p.leads + path, File: f, Write: in.Write}, err
 }
 
@@ -517,7 +529,7 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
-	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", Plan: r.w.plan, Lesser: r.w.lesser}
+	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", BinaryDigest: r.w.binary, Plan: r.w.plan, Lesser: r.w.lesser}
 	if r.w.changed {
 		cage.Programs = []bailey.Program{{Path: "/bin/put", Copied: true, Was: "another"}}
 	}

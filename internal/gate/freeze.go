@@ -57,7 +57,7 @@ func (c *course) loose(p bailey.Place) bool {
 func (c *course) contents() string {
 	ch, workflow := c.run.(*chain)
 	switch {
-	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.bound && l.places }):
+	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.Late || l.places }): // a step that no rule asks about reads what is there by then
 		return bailey.NotBound
 	case len(c.places) == 0:
 		return bailey.NoContents

@@ -699,3 +699,30 @@ func TestProfileReachesPolicy(t *testing.T) {
 		t.Errorf("policy saw %q", seen)
 	}
 }
+
+// swapped is a catalog whose profile is exchanged right after the first look at it.
+type swapped struct {
+	Catalog
+	looked int
+}
+
+func (s *swapped) Profile() (name, environment string) {
+	if s.looked++; s.looked == 1 {
+		return "mild", "development"
+	}
+	return "strict", "production"
+}
+
+// TestProfileIsOne: a call has the bindings of one profile, and policy sees that one.
+func TestProfileIsOne(t *testing.T) {
+	w := newWorld(t)
+	g := w.gate()
+	g.Catalog = &swapped{Catalog: g.Catalog}
+	res := g.Do(t.Context(), call())
+	if !errors.Is(res.Err, bailey.Conflict) || w.happened("run") {
+		t.Errorf("%v, %v", res.Err, w.did)
+	}
+	if res = g.Do(t.Context(), call()); res.Err != nil || w.outcomes[1].Environment != "production" {
+		t.Errorf("%v, %+v", res.Err, w.outcomes)
+	}
+}

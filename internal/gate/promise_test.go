@@ -226,3 +226,16 @@ func TestNoRunner(t *testing.T) {
 		}
 	}
 }
+
+// TestCutBehindAHook: what a hook made longer than is kept is cut, and said to be.
+func TestCutBehindAHook(t *testing.T) {
+	w := newWorld(t)
+	w.post = func(o Output) Output {
+		o.Stdout = []byte(strings.Repeat(" ", bailey.OutputCap) + "x")
+		return o
+	}
+	res := w.gate().Do(t.Context(), call())
+	if !res.Truncated || len(res.Stdout) != bailey.OutputCap || !w.one().Truncated {
+		t.Errorf("truncated %v, %d bytes, %v", res.Truncated, len(res.Stdout), res.Err)
+	}
+}

@@ -27,6 +27,9 @@ func (c *course) question() bailey.Question {
 	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
 		q.Plan.Text = "withheld"
 	}
+	if ch, ok := c.run.(*chain); ok {
+		q.Plan = bailey.Shown{Value: bailey.NewSecret(ch.bound())}
+	}
 	for _, arg := range append([]string{c.job.Command}, c.argv...) {
 		q.Argv = append(q.Argv, c.shown(arg))
 	}

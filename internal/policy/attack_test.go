@@ -151,7 +151,7 @@ when { context.environment == "production" } unless { context.approvals.contains
 
 // TestAttackClient: what a client says of itself never comes before a rule. A request has no place for it.
 func TestAttackClient(t *testing.T) {
-	const known = "Capability Principal Session Target Input Paths Dir Cage Absent Changed Profile Environ Writes Restores Egress Waivers Time Approvals"
+	const known = "Capability Manifest Principal Session Target Input Paths Dir Cage Absent Changed Profile Environ Writes Restores Egress Waivers Time Approvals"
 	var fields []string
 	for f := range reflect.TypeFor[bailey.Request]().Fields() {
 		fields = append(fields, f.Name)
