@@ -51,26 +51,36 @@ type capabilityList struct {
 
 func (a *app) capabilitiesVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "capabilities", Short: "What can be asked for"}
-	cmd.AddCommand(a.searchVerb(),
-		&cobra.Command{
-			Use: "list", Short: "List the capabilities", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return look(cmd.Context(), a, gateway.Query{Verb: "capabilities"}, func(l capabilityList) {
-					w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-					for _, c := range l.Capabilities {
-						kind := c.SideEffect
-						if c.Isolation == string(pack.Agent) {
-							kind += ", the agent's own"
-						}
-						if c.Absent {
-							kind += ", not installed"
-						}
-						fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
+	var all bool
+	list := &cobra.Command{
+		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return look(cmd.Context(), a, gateway.Query{Verb: "capabilities"}, func(l capabilityList) {
+				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+				absent := 0
+				for _, c := range l.Capabilities {
+					if c.Absent && !all {
+						absent++
+						continue
 					}
-					w.Flush()
-				})
-			},
+					kind := c.SideEffect
+					if c.Isolation == string(pack.Agent) {
+						kind += ", the agent's own"
+					}
+					if c.Absent {
+						kind += ", not installed"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
+				}
+				w.Flush()
+				if absent > 0 {
+					fmt.Fprintf(a.stderr, "bailey: %d more are of programs that are not on this machine: --all\n", absent)
+				}
+			})
 		},
+	}
+	list.Flags().BoolVar(&all, "all", false, "also those whose programs are not here")
+	cmd.AddCommand(a.searchVerb(), list,
 		&cobra.Command{
 			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: oneArg("a capability"),
 			RunE: func(cmd *cobra.Command, args []string) error {

@@ -83,7 +83,9 @@ func TestToolsThatMayRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tool := range (doorOfMCP{&stack{catalog: catalog, rules: fixedRules(rules)}}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
+		none := gateway.OpenProfiles(gateway.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
+		s := &stack{shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), rules: fixedRules(rules)}
+		for _, tool := range (doorOfMCP{s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
 			ids = append(ids, tool.ID)
 		}
 		return ids

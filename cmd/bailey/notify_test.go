@@ -94,7 +94,7 @@ func TestQuestionIsTold(t *testing.T) {
 	if r := <-done; r.Executed {
 		t.Errorf("%+v", r)
 	}
-	if st := a.notifyState(); len(st.Ways) != 1 || st.Asks != 1 || st.Fault != "" || strings.Contains(st.words(), "sesame") {
+	if st := a.notifyState(); len(st.Ways) != 1 || st.Asks != 2 || st.Fault != "" || strings.Contains(st.words(), "sesame") {
 		t.Errorf("%+v", st)
 	}
 }

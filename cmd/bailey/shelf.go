@@ -89,16 +89,10 @@ func (s *shelf) Active() (list []*pack.Capability) {
 
 // Present are those whose program is on this machine: an agent that sees a tool tries it.
 func (s *shelf) Present() []*pack.Capability {
-	here := map[string]bool{}
-	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool {
-		if m.Command == "" {
-			return false
-		}
-		known, ok := here[m.Command]
-		if !ok {
-			known = slices.ContainsFunc(m.Programs(), s.installed)
-			here[m.Command] = known
-		}
-		return !known
-	})
+	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !s.here(m) })
+}
+
+// here reports whether what a capability runs is on this machine.
+func (s *shelf) here(m *pack.Capability) bool {
+	return m.Command == "" || slices.ContainsFunc(m.Programs(), s.installed)
 }

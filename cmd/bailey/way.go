@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -63,10 +64,12 @@ func (w ways) daemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint)
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
 			Hint: "take it out of for, under network, endpoints, in settings.yaml"}
 	}
-	if api.Path = w.settings().Sockets[api.Socket]; api.Path == "" {
-		api.Path = daemon.Usual(api.Socket)
-	}
+	api.Path = daemonPath(api, w.settings())
 	return daemon.Plan(api), nil
+}
+
+func daemonPath(api bailey.API, said gateway.Network) string {
+	return cmp.Or(said.Sockets[api.Socket], daemon.Usual(api.Socket))
 }
 
 // Open makes the other side, with the proxy that settings name and whom this machine believes.

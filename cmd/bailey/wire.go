@@ -313,7 +313,7 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) { // an agent does the former by itself
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.wanting(m) { // an agent does the first by itself
 			continue
 		}
 		tools = append(tools, mcp.Tool{
@@ -325,6 +325,19 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	return tools
 }
 
+// wanting reports whether a call needs what is not here: a broker to lend what it borrows, or the daemon that it asks.
+func (s *stack) wanting(m *pack.Capability) bool {
+	if len(m.Wants()) > 0 && (s.desk == nil || s.desk.settings.Applied().Broker == nil) {
+		return true
+	}
+	api := m.API()
+	if api == nil {
+		return false
+	}
+	_, err := os.Stat(daemonPath(*api, s.network()))
+	return err != nil
+}
+
 // looks are the verbs that merely look.
 func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.Call) (any, error) {
 	return map[string]func(context.Context, gateway.Query, bailey.Call) (any, error){
@@ -332,7 +345,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 			list := capabilityList{Capabilities: []capability{}}
 			for _, m := range s.shelf.Active() {
 				c := newCapability(m, false)
-				c.Absent = m.Command != "" && !s.shelf.installed(m.Command)
+				c.Absent = !s.shelf.here(m)
 				list.Capabilities = append(list.Capabilities, c)
 			}
 			return list, nil

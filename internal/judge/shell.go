@@ -63,7 +63,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	}
 	for _, m := range c.Catalog() {
 		inputs, ok := m.Match(k.Words)
-		if !ok || len(m.Wants()) > 0 { // in a cage it has what it is lent; out here it has all that is the user's
+		if !ok || len(m.Wants()) > 0 || len(m.Waivers()) > 0 { // in a cage it has what it is lent, and runs what is there; out here it has all that is the user's
 			continue
 		}
 		for _, in := range inputs {

@@ -351,7 +351,9 @@ func TestStarterSamples(t *testing.T) {
 	}
 	get := testActions()[4]
 	get.ID, get.Pack, get.SideEffect, get.Reversibility, get.BuiltIn = "http.get", "http", "readOnly", "readOnly", true
-	e, err := Load(Config{Sources: []Source{{Name: "a.cedar", Text: []byte(strings.Join(lines, "\n"))}}, Actions: append(testActions(), get)})
+	ps := get
+	ps.ID, ps.Pack = "docker.ps", "docker"
+	e, err := Load(Config{Sources: []Source{{Name: "a.cedar", Text: []byte(strings.Join(lines, "\n"))}}, Actions: append(testActions(), get, ps)})
 	if err != nil {
 		t.Fatal(err)
 	}

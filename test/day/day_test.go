@@ -48,6 +48,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"the user looks for themselves", d.byHand},
 		{"the user writes rules, and stops everything for a while", d.rules},
 		{"the user says what is active", d.profiled},
+		{"it builds, tests and commits", d.built},
 		{"a person is asked about a release", d.asked},
 		{"an agent works inside the wall", d.walled},
 		{"the user asks another model about a log", d.paste},
