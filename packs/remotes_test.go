@@ -108,6 +108,11 @@ func TestBuildersWaive(t *testing.T) {
 		if len(m.Reaches()) > 0 && (j.Wall.Run || m.Loopback()) {
 			t.Errorf("%s reaches %q and runs what the project has", m.ID, m.Reaches())
 		}
+		for _, v := range []string{"RUSTC=rustc", "RUSTC_WRAPPER=", "RUSTC_WORKSPACE_WRAPPER="} { // which outrank .cargo/config.toml
+			if m.Pack == "cargo" && len(m.Reaches()) > 0 && !slices.Contains(j.Env, v) {
+				t.Errorf("%s runs as a compiler what the project names: no %s in %q", m.ID, v, j.Env)
+			}
+		}
 		if j.Wall.Unix || j.Wall.Pty || j.Wall.Cache != m.Pack || j.Dir != "/w" || m.SideEffect != pack.Mutating {
 			t.Errorf("%s: %+v", m.ID, j.Wall)
 		}

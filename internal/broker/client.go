@@ -113,6 +113,11 @@ func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err 
 			lease.Env = append(lease.Env, w.Env+"="+text)
 		}
 	}
+	for _, f := range lease.Files {
+		for _, secret := range inner(f.Value.Reveal()) {
+			lease.Secrets = append(lease.Secrets, bailey.NewSecret(secret))
+		}
+	}
 	return lease, conn.SetDeadline(time.Time{})
 }
 

@@ -75,7 +75,7 @@ func (s *Sessions) stay(id bailey.SessionID) (leave func()) {
 func (s *Sessions) part(h *holding) {
 	s.mu.Lock()
 	over := h.over
-	if over == nil {
+	if over == nil || h.stays > 0 { // another connection came since the last one left
 		s.mu.Unlock()
 		return
 	}

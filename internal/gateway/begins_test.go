@@ -203,3 +203,51 @@ func TestSessionsBegin(t *testing.T) {
 		t.Errorf("%v, want %v", list(), want)
 	}
 }
+
+// TestLastLeavesWhileAnotherComes: a connection that came before the last one's end was told has a session that goes on, or one that
+// began anew; never one that is over.
+func TestLastLeavesWhileAnotherComes(t *testing.T) {
+	s := NewSessions(nil, (&issueNotes{}).note)
+	bearer, id, err := s.Issue(t.Context(), localAgent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var begun, over atomic.Int32
+	come := func() (leave func()) {
+		if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+			t.Error(err)
+		}
+		leave = s.stay(id)
+		if err := s.begin(id, func() error { begun.Add(1); return nil }, func() { over.Add(1) }); err != nil {
+			t.Error(err)
+		}
+		return leave
+	}
+	done := make(chan struct{})
+	defer close(done)
+	for range 8 { // so that nobody has the lock twice in a row
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					s.Lasts(id)
+				}
+			}
+		}()
+	}
+	leave := come()
+	for range 2000 {
+		var both sync.WaitGroup
+		var next func()
+		both.Go(leave)
+		both.Go(func() { next = come() })
+		both.Wait()
+		if n := begun.Load() - over.Load(); n != 1 {
+			t.Fatalf("%d begun and not over while one is connected", n)
+		}
+		s.leave(id, func(bailey.SessionID) {})
+		leave = next
+	}
+}

@@ -30,17 +30,46 @@ func (d *Dispatcher) apart(argv []string) error {
 	return nil
 }
 
-// workspaceOf is where agents write a file, by its name or where that leads: "" is nowhere.
+// workspaceOf is where agents write a file, or a link on the way to it, by its name or where that leads: "" is nowhere.
 func (d *Dispatcher) workspaceOf(path string) string {
 	if d.Workspaces == nil {
 		return ""
 	}
 	for _, w := range d.Workspaces() {
-		if within(real(w), real(path)) || within(filepath.Clean(w), filepath.Clean(path)) {
+		in := func(at string) bool { return within(real(w), at) }
+		if in(real(path)) || within(filepath.Clean(w), filepath.Clean(path)) || slices.ContainsFunc(passed(path), in) {
 			return w
 		}
 	}
 	return ""
+}
+
+// passed are the files and directories that lie on the way to path, as the kernel follows it: a link in a workspace leads where
+// an agent has it lead, and so its end says nothing.
+func passed(path string) (all []string) {
+	volume := filepath.VolumeName(path)
+	root, split := volume+string(filepath.Separator), func(p string) []string {
+		return strings.FieldsFunc(filepath.ToSlash(p), func(c rune) bool { return c == '/' })
+	}
+	at, rest := root, split(path[len(volume):])
+	for links := 0; len(rest) > 0 && links <= 40; { // ELOOP
+		name := rest[0]
+		rest = rest[1:]
+		switch to, err := os.Readlink(filepath.Join(at, name)); {
+		case name == ".":
+		case name == "..":
+			at = filepath.Dir(at)
+		case err != nil:
+			at = filepath.Join(at, name)
+			all = append(all, at)
+		default:
+			links, all = links+1, append(all, filepath.Join(at, name))
+			if rest = append(split(to[len(filepath.VolumeName(to)):]), rest...); filepath.IsAbs(to) {
+				at = root
+			}
+		}
+	}
+	return all
 }
 
 // interpreters are the words of a script's first line, and of those that they name: the kernel follows four (execve(2)).

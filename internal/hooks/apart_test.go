@@ -100,6 +100,38 @@ func TestWorkspacesLeadNowhere(t *testing.T) {
 	}
 }
 
+// TestWorkspacesByAnotherName: a name that passes through a workspace is one in it, wherever it ends.
+func TestWorkspacesByAnotherName(t *testing.T) {
+	y := newYard(t)
+	workspace, elsewhere := filepath.Join(y.home, "state"), filepath.Join(y.home, "elsewhere")
+	for _, dir := range []string{workspace, elsewhere} {
+		if err := os.MkdirAll(filepath.Join(dir, "notes"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alias, through := filepath.Join(y.home, "alias"), filepath.Join(y.home, "through")
+	for link, to := range map[string]string{alias: "state", through: workspace + "/led/notes", workspace + "/led": "../elsewhere"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y.Workspaces = func() []string { return []string{workspace} }
+	for _, path := range []string{alias + "/led/notes", alias + "/led", through, through + "/none"} {
+		if y.workspaceOf(path) == "" {
+			t.Errorf("%s passes through no workspace", path)
+		}
+	}
+	for _, path := range []string{elsewhere, y.home, y.home + "/./notes/../elsewhere"} {
+		if w := y.workspaceOf(path); w != "" {
+			t.Errorf("%s is in %s", path, w)
+		}
+	}
+	h := hook.Hook{Event: hook.OnPreToolUse, Argv: []string{"true"}, Timeout: hook.DefaultTimeout, Read: []string{alias + "/led"}}
+	if o, a := y.try(t, h); o.Effect != hook.Blocked || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "leads out of the workspace") {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestGivenButNotShown: a script that an interpreter is given is not the hook's own to read, and whoever wrote that is told of the cure.
 func TestGivenButNotShown(t *testing.T) {
 	y := newYard(t)

@@ -82,6 +82,15 @@ func TestCompareCapabilities(t *testing.T) {
 	if got, want := told(Compare(engine(looks, same), writes)), "lost git.status: allowed, denied: -look/permit\nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	// What waives runs by a permit that looks at that alone, so the rule that does is what allows it.
+	waives := func(a []Action) []Action { a[0].Waivers = []string{"fs.exec"}; return a }
+	if got, want := told(Compare(engine(looks, same), engine(looks, waives))), "lost git.status: allowed, denied: \nrules: "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	lets := looks + `@id("exec") permit (principal, action == Action::"git.status", resource) when { ["fs.exec"].containsAll(context.waivers) };`
+	if got, want := told(Compare(engine(looks, waives), engine(lets, waives))), "gained git.status: denied, allowed: +exec/permit\nrules: +exec/permit"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // TestCompareSays: the words for a terminal, and the names in JSON.

@@ -175,7 +175,7 @@ func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 
 // opens says whether a permit may come to allow an action.
 func (e *Engine) opens(r *rule, a *action, agent string) bool {
-	if !r.permits() || a.irreversible() && !r.names(a.uid) {
+	if !r.permits() || a.irreversible() && !r.names(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
 		return false
 	}
 	at := reach{one(r.ast.Principal), a.uid, one(r.ast.Resource)}

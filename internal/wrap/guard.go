@@ -60,6 +60,22 @@ func guard(project string, most int, avoid []string) (f Found, err error) {
 	return w.found, nil
 }
 
+// inside is the guarded directory that a project is or lies in, "" for none: below it nothing has a name that is guarded. A
+// checkout in one is as good as any other, since some agents have theirs in .claude; none of git's own is.
+func inside(project string) string {
+	has := func(dir, name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
+	checkout := false
+	for dir := project; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		name, above := filepath.Base(dir), filepath.Dir(dir)
+		checkout = checkout || has(dir, ".git")
+		repository := has(above, "HEAD") && (has(above, "objects") && has(above, "refs") || has(above, "commondir"))
+		if name == ".git" || !checkout && (slices.Contains(guarded, name) || repository && slices.Contains(ofGit, name)) {
+			return dir
+		}
+	}
+	return ""
+}
+
 type walk struct {
 	project string
 	avoid   []string // canonical

@@ -177,14 +177,15 @@ func (r *Run) Abandon() { r.lock.Close() }
 
 // Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
 func (s State) Left(project string) (list []*Run, err error) {
-	names, err := filepath.Glob(s.in("runs", "w-*.json"))
+	names, bad := filepath.Glob(s.in("runs", "w-*.json"))
 	for _, name := range names {
 		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return list, err
+			bad = errors.Join(bad, err)
+			continue
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 			f.Close() // it is under way
@@ -197,8 +198,9 @@ func (s State) Left(project string) (list []*Run, err error) {
 		r := &Run{state: s, lock: f}
 		if err := json.NewDecoder(f).Decode(r); err != nil || s.record(r.ID) != name {
 			f.Close()
-			return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
-				Hint: "look through the project for what its name says was left, then remove the file"}
+			bad = errors.Join(bad, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
+				Hint: "look through the project for what its name says was left, then remove the file"})
+			continue // which is no reason to leave the others
 		}
 		if project != "" && !within(project, r.Project) && !within(r.Project, project) {
 			f.Close()
@@ -206,7 +208,7 @@ func (s State) Left(project string) (list []*Run, err error) {
 		}
 		list = append(list, r)
 	}
-	return list, err
+	return list, bad
 }
 
 // Settled is what a run left in its project.

@@ -4,11 +4,15 @@ package wrap
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"bailey"
 )
 
 // Bounds on kept homes of tools: of each cache the projects that were worked on last, and none for ever.
@@ -18,7 +22,8 @@ const (
 )
 
 // Sweep settles runs of tools below dir that were killed, and says what they left, then drops homes beyond the bounds. It is for
-// a gateway that begins, when no tool runs.
+// a gateway that begins, when no tool runs. What cannot be settled it says too, and the next one tries again: what a tool did
+// to one project is no reason to serve nobody.
 func Sweep(dir string) (words []string, err error) {
 	caches, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,14 +35,22 @@ func Sweep(dir string) (words []string, err error) {
 		}
 		s := State(filepath.Join(dir, c.Name()))
 		left, lerr := s.Left("")
-		err = errors.Join(err, lerr)
+		words = append(words, unsettled(lerr)...)
 		for _, r := range left {
 			settled, serr := r.Settle()
-			words, err = append(words, settled.Words(r.Project)...), errors.Join(err, serr)
+			words = append(append(words, settled.Words(r.Project)...), unsettled(serr)...)
 		}
-		err = errors.Join(err, s.sweep(time.Now()))
+		words = append(words, unsettled(s.sweep(time.Now()))...)
 	}
 	return words, err
+}
+
+// unsettled says an error to a person, with its cure.
+func unsettled(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err, bailey.HintOf(err)), ": ")}
 }
 
 // sweep moves what is too old or too many out of reach first, so that one that is killed half-way leaves no half a cache.

@@ -87,6 +87,10 @@ func (w *Works) state(cache string) State {
 }
 
 func guardedIn(project string) (Found, error) {
+	if in := inside(project); in != "" {
+		return Found{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", project, in),
+			Hint: "name a directory of sources"}
+	}
 	found, err := Guarded(project)
 	if err != nil {
 		return found, &bailey.Error{Kind: bailey.Invalid, Message: project + " cannot be looked through for what a tool may not change", Err: err, Hint: "name a directory of yours"}

@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"slices"
+	"testing"
+
+	"bailey"
+)
+
+// TestInnerSecrets: what a tool could say of a file that it is lent is hidden by itself, and no name or address in it is.
+func TestInnerSecrets(t *testing.T) {
+	made, err := kubeconfig("https://api.example:6443", "web", []byte("-----BEGIN CERTIFICATE-----"), "eyJhbGciOi.minted.token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]string{
+		string(made): {"eyJhbGciOi.minted.token"},
+		"[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG+bPx\naws_session_token=FwoGZXIvYXdzEJr=\n": {"wJalrXUtnFEMI/K7MDENG+bPx", "FwoGZXIvYXdzEJr="},
+		`{"Authorization":"Bearer ya29.headers"}`: {"ya29.headers"},
+		"users:\n- name: someone-of-ours\n  user:\n    client-key-data: LS0tLS1CRUdJTg==\n    'password': \"correct horse\"\n    id-token:\n      none\n": {"LS0tLS1CRUdJTg=="},
+		"ghp_theWholeValueIsOne": nil,
+	} {
+		if got := inner(text); !slices.Equal(got, want) {
+			t.Errorf("%q\n%q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestInnerSecretsAreLearnt: they are among those of the lease, in a file alone.
+func TestInnerSecretsAreLearnt(t *testing.T) {
+	h := newHouse(t, table()+`  whole: {literal: '{"Authorization":"Bearer ya29.headers"}', ttl: 1m, approval: none}`+"\n")
+	for _, file := range []bool{true, false} {
+		l := loanOf("", nil, "whole", "free")
+		l.Wants[0].File = file
+		lease := h.lend(l)
+		has := slices.ContainsFunc(lease.Secrets, func(s bailey.Secret) bool { return s.Reveal() == "ya29.headers" })
+		if has != file || lease.Secrets[1].Reveal() != value {
+			t.Errorf("a file %v: learnt %v of %d", file, has, len(lease.Secrets))
+		}
+		lease.Return()
+	}
+}

@@ -1,0 +1,39 @@
+package wrap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSweepGoesOn: what one tool left of its project keeps no gateway from beginning, and is looked at again the next time.
+func TestSweepGoesOn(t *testing.T) {
+	caches, project, other := t.TempDir(), filepath.Join(t.TempDir(), "p"), t.TempDir()
+	s := State(filepath.Join(caches, "make"))
+	os.Mkdir(project, 0o755)
+	r, _ := begin(t, s, project, true)
+	r.Abandon()
+	r, _ = begin(t, s, other, true)
+	r.Abandon()
+	put(t, other, ".envrc")
+	os.Remove(project)
+	os.WriteFile(project, nil, 0o644) // which no walk can look into
+	for range 2 {
+		words, err := Sweep(caches)
+		if err != nil || !strings.Contains(strings.Join(words, "\n"), project) {
+			t.Errorf("%q %v", words, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(other, ".envrc")); err == nil {
+		t.Error("what another left is there")
+	}
+	os.WriteFile(s.record("w-bad"), []byte("{"), 0o600)
+	os.Remove(project)
+	if words, err := Sweep(caches); err != nil || !strings.Contains(strings.Join(words, "\n"), "w-bad") {
+		t.Errorf("%q %v", words, err)
+	}
+	if left, _ := filepath.Glob(s.in("runs", "w-*.json")); len(left) != 1 {
+		t.Error(left)
+	}
+}
