@@ -31,6 +31,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		t.Skip("lives a whole day: runs without -short")
 	}
 	d := &day{t: t, u: newUser(t)}
+	d.hire = func() agent { return hire(t, d.u) }
 	d.u.install(os.Getenv(overlayEnv))
 	d.prepare()
 	t.Log(begins)
@@ -38,7 +39,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		name string
 		goes func()
 	}{
-		{"an agent is hired and sees its tools", func() { d.agent = hire(t, d.u); d.tools() }},
+		{"an agent is hired and sees its tools", func() { d.agent = d.hire(); d.tools() }},
 		{"it reads the project's history", d.history},
 		{"what it reads is redacted, and it works on with the tokens", d.hidden},
 		{"it is told what it got wrong", d.mistakes},
@@ -71,6 +72,7 @@ type day struct {
 	t       *testing.T
 	u       *user
 	agent   agent
+	hire    func() agent
 	key     string // the user's private key, which nobody may see
 	attempt int    // each reading of the history asks for another number of commits: so the ledger tells them apart
 	want    []string
