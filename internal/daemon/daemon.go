@@ -91,10 +91,8 @@ func New(c Config) (bailey.Way, error) {
 		w.routes = append(w.routes, r)
 	}
 	var err error
-	if w.socket, err = open(c.API); err != nil {
-		return nil, err
-	}
-	return w, nil
+	w.socket, err = open(c.API)
+	return w, err
 }
 
 func (w *way) Trusted() []byte { return nil }
