@@ -82,6 +82,7 @@ func TestBrokenGates(t *testing.T) {
 	ktest.Require(t, "userns", "netns", "git", "go", "python3")
 	for _, b := range broken {
 		t.Run(b.stage+": "+b.law, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDayWithAnyClient$", "-test.v", "-test.count=1")
