@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"bailey"
+	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/pack"
 )
@@ -71,9 +72,9 @@ func bind(stack gateway.Stack, m *pack.Capability) *pack.Capability {
 }
 
 // Profile is what policy sees of the profiles in use.
-func (s *shelf) Profile() (name, environment string) {
+func (s *shelf) Profile() gate.Profile {
 	stack := s.profiles.InForce()
-	return stack.Name(), stack.Environment()
+	return gate.Profile{Name: stack.Name(), Environment: stack.Environment(), Edition: stack.Edition()}
 }
 
 // Active are the capabilities that can be called now, by id.

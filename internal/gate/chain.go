@@ -41,13 +41,9 @@ func (c *course) chain(ctx context.Context) error {
 	if c.call.Within != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is a workflow, and no step of another", c.manifest.ID), Hint: "name the steps themselves"}
 	}
-	paths := map[string]string{}
-	for _, p := range c.places {
-		paths[p.Input] = p.Path
-	}
-	ch := &chain{course: c}
+	paths, ch := c.paths(), &chain{course: c}
 	c.argv = nil
-	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Dir: c.call.Dir, Session: c.call.Session.ID}
+	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Session: c.call.Session.ID} // it runs in no directory: what a client says of its own decides nothing
 	for i := range c.manifest.StepCount() {
 		s, err := c.manifest.Step(i, c.input, paths, nil)
 		l := link{Step: s}
@@ -91,7 +87,7 @@ func (ch *chain) bound() string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// call is a step as a call.
+// callOf is a step as a call.
 func (ch *chain) callOf(s pack.Step) bailey.Call {
 	call := ch.course.call
 	call.Capability, call.Input, call.Text = s.Call, s.Input, false
@@ -149,19 +145,10 @@ func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
 			}
 		}
 	}
-	if len(ch.asks) == 0 || d.Effect == bailey.Deny {
+	if len(ch.asks) == 0 {
 		return d
 	}
-	if d.Effect == bailey.Allow {
-		d = bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason, Policy: d.Policy}
-		return d
-	}
-	for _, rule := range ch.asks {
-		if !slices.ContainsFunc(d.Asks, rule.Same) {
-			d.Asks = append(slices.Clone(d.Asks), rule)
-		}
-	}
-	return d
+	return tighten(d, bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
 }
 
 // vouched are the rules that a person granted for this very step with its workflow; none where it is another step by now, or
@@ -199,9 +186,11 @@ func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (ba
 		if err := tell(s.Stdout, l, res); err != nil {
 			return bailey.Exit{Code: 1}, err
 		}
-		switch {
-		case context.Cause(ctx) != nil:
-			return bailey.Exit{Code: 1, TimedOut: ctx.Err() == context.DeadlineExceeded}, nil
+		switch cause := context.Cause(ctx); {
+		case cause == context.DeadlineExceeded:
+			return bailey.Exit{Code: 1, TimedOut: true}, nil
+		case cause != nil:
+			return bailey.Exit{Code: 1}, cause
 		case res.Err != nil && !l.Continue:
 			_, err := fmt.Fprintf(s.Stdout, "the workflow ends with step %s; %d of %d were done\n", l.ID, i, len(ch.steps))
 			return bailey.Exit{Code: 1}, err
@@ -213,12 +202,8 @@ func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (ba
 func (ch *chain) step(ctx context.Context, i int, l link, wrote map[string]string) bailey.Result {
 	one := l.Step
 	if one.Late {
-		paths := map[string]string{}
-		for _, p := range ch.places {
-			paths[p.Input] = p.Path
-		}
 		var err error
-		if one, err = ch.manifest.Step(i, ch.input, paths, func(id string) (string, error) { return wrote[id], nil }); err != nil {
+		if one, err = ch.manifest.Step(i, ch.input, ch.paths(), func(id string) (string, error) { return wrote[id], nil }); err != nil {
 			return bailey.Result{Status: bailey.Failed, Err: err}
 		}
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -315,4 +316,33 @@ func (r renamed) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
 		m = &other
 	}
 	return m, err
+}
+
+// TestWorkflowIsNowhere: the directory that a client says it is in is none that policy decides upon.
+func TestWorkflowIsNowhere(t *testing.T) {
+	w := newWorld(t)
+	given := w.decide
+	w.decide = func(n int, r bailey.Request) bailey.Decision {
+		if r.Capability == "t.both" && r.Dir != "" {
+			t.Errorf("policy is told that a workflow runs in %s", r.Dir)
+		}
+		return given(n, r)
+	}
+	if res := w.gate().Do(t.Context(), workflow("both")); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+}
+
+// TestWorkflowCutOff: one whose caller left was ended, and did not fail; no step begins after that.
+func TestWorkflowCutOff(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.runs = func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) {
+		cancel()
+		return bailey.Exit{Code: 137}, context.Cause(ctx)
+	}
+	w.gate().Do(ctx, workflow("relay"))
+	if n := len(w.outcomes); n != 2 || w.outcomes[0].Status != bailey.Killed || w.outcomes[1].Status != bailey.Killed {
+		t.Errorf("%d outcomes: %+v", n, w.outcomes)
+	}
 }

@@ -24,8 +24,7 @@ type course struct {
 	receipt  bailey.ReceiptID
 	started  time.Time
 	manifest *pack.Capability
-	profile  string
-	environ  string // of the profile
+	profile  Profile
 
 	input    map[string]any // restored, typed by the manifest after check
 	text     bool           // input still holds words
@@ -92,7 +91,7 @@ func (c *course) stop(err error) bailey.Result {
 }
 
 func (c *course) lookup(context.Context) error {
-	c.profile, c.environ = c.Catalog.Profile() // of before: a swap since then shows in check
+	c.profile = c.Catalog.Profile() // of before: a swap since then shows in check
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
@@ -141,15 +140,21 @@ func (c *course) check(ctx context.Context) (err error) {
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
 		return err
 	}
-	if err = c.plan(ctx); err != nil {
-		return err
+	return c.plan(ctx)
+}
+
+// paths are those of the opened places, by input.
+func (c *course) paths() map[string]string {
+	paths := map[string]string{}
+	for _, p := range c.places {
+		paths[p.Input] = p.Path
 	}
-	return c.oneProfile()
+	return paths
 }
 
 // oneProfile refuses a call whose lookup and plan may have met two profiles: what one lends would be judged as the other's.
 func (c *course) oneProfile() error {
-	if name, environ := c.Catalog.Profile(); name != c.profile || environ != c.environ {
+	if c.Catalog.Profile() != c.profile {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "another profile was put to use while this call was planned", Hint: "call again"}
 	}
 	return nil
@@ -157,6 +162,13 @@ func (c *course) oneProfile() error {
 
 // plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
 func (c *course) plan(ctx context.Context) error {
+	if err := c.prepareRun(ctx); err != nil {
+		return err
+	}
+	return c.oneProfile()
+}
+
+func (c *course) prepareRun(ctx context.Context) error {
 	if c.manifest.Isolation == pack.Workflow && !c.call.Own {
 		return c.chain(ctx)
 	}
@@ -197,7 +209,7 @@ func (c *course) request() bailey.Request {
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile, Environ: c.environ,
+		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
 	}
 	for _, p := range c.places {
 		if p.Input != "" { // the workspace is r.Dir

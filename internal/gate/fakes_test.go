@@ -26,8 +26,8 @@ type world struct {
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
 
-	profile, environment string
-	leads                string // where paths lead by now
+	profile Profile
+	leads   string // where paths lead by now
 
 	takeErr error
 	left    Allowance // without Settle
@@ -112,7 +112,7 @@ type shelf struct {
 	w *world
 }
 
-func (s shelf) Profile() (name, environment string) { return s.w.profile, s.w.environment }
+func (s shelf) Profile() Profile { return s.w.profile }
 
 const manifest = `
 name: t

@@ -31,8 +31,14 @@ type Ledger interface {
 // use do not have is Blocked.
 type Catalog interface {
 	Lookup(id bailey.CapabilityID) (*pack.Capability, error)
-	// Profile is what policy sees of the profiles in use; "" without any.
-	Profile() (name, environment string)
+	Profile() Profile
+}
+
+// Profile is what there is of the profiles in use. Its zero value is that of none.
+type Profile struct {
+	Name        string // for policy
+	Environment string // for policy
+	Edition     string // another when anything in them is
 }
 
 // Places opens a path input inside the session's workspace, once; what it returns is what is mounted.

@@ -681,12 +681,12 @@ func TestBodyIsWhatTheCallerGot(t *testing.T) {
 // TestProfileReachesPolicy: policy sees the profiles that were in use when the call was looked up, at each decision.
 func TestProfileReachesPolicy(t *testing.T) {
 	w := newWorld(t)
-	w.profile, w.environment = "prod", "production"
+	w.profile = Profile{Name: "prod", Environment: "production"}
 	var seen []string
 	given := w.decide
 	w.decide = func(n int, r bailey.Request) bailey.Decision {
 		seen = append(seen, r.Profile+" "+r.Environ)
-		w.profile, w.environment = "other", "other"
+		w.profile = Profile{Name: "other", Environment: "other"}
 		return given(n, r)
 	}
 	if res := w.gate().Do(t.Context(), call()); res.Err != nil {
@@ -706,11 +706,11 @@ type swapped struct {
 	looked int
 }
 
-func (s *swapped) Profile() (name, environment string) {
+func (s *swapped) Profile() Profile {
 	if s.looked++; s.looked == 1 {
-		return "mild", "development"
+		return Profile{Name: "prod", Environment: "production", Edition: "as it was"}
 	}
-	return "strict", "production"
+	return Profile{Name: "prod", Environment: "production", Edition: "with other bindings"}
 }
 
 // TestProfileIsOne: a call has the bindings of one profile, and policy sees that one.

@@ -37,10 +37,7 @@ func (c *course) foresee(ctx context.Context) (err error) {
 	if err = c.freeze(ctx); err != nil {
 		return err
 	}
-	paths := map[string]string{}
-	for _, p := range c.places {
-		paths[p.Input] = p.Path
-	}
+	paths := c.paths()
 	if err = c.prepare(paths, ""); err != nil || len(c.looks) == 0 {
 		return err
 	}

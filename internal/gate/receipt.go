@@ -75,7 +75,7 @@ func (c *course) outcome() bailey.Outcome {
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {
-		o.ManifestDigest, o.Dev, o.Profile, o.Environment = c.manifest.Digest, c.manifest.Dev, c.profile, c.environ
+		o.ManifestDigest, o.Dev, o.Profile, o.Environment = c.manifest.Digest, c.manifest.Dev, c.profile.Name, c.profile.Environment
 	}
 	if c.run != nil {
 		cage := c.cage()

@@ -31,19 +31,22 @@ func (s Stack) Environment() (env string) {
 	return env
 }
 
+// Edition is another when anything in the profiles is.
+func (s Stack) Edition() string { return strings.Join(s.digests(), " ") }
+
 // Admit says why a capability of a pack cannot be called, nil when it can.
 func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 	if s.fault != nil {
 		return s.fault
 	}
-	any := true
+	silent := true // none names any
 	for _, p := range s.Profiles {
 		if p.says() && p.admits(id, pack) {
 			return nil
 		}
-		any = any && !p.says()
+		silent = silent && !p.says()
 	}
-	if any {
+	if silent {
 		return nil
 	}
 	return &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("%s is not active in the profile %s", id, s.Name()),
