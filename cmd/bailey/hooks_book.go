@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -131,32 +128,11 @@ func readFrame(name string) ([]byte, error) { return readPlain(name, hook.MaxFra
 
 // readPlain reads a file of at most so many bytes; nil is one that is not there. It follows no link and waits for no pipe.
 func readPlain(name string, most int64) ([]byte, error) {
-	unread := func(why error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: why, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", most)}
-	}
-	info, err := os.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err == nil && !info.Mode().IsRegular():
-		err = errors.New("it is no regular file")
-	}
+	text, err := gateway.ReadPlain(name, most)
 	if err != nil {
-		return nil, unread(err)
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", most)}
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|noWait|noFollow, 0)
-	if err != nil {
-		return nil, unread(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = errors.New("it is too long")
-	}
-	if err != nil {
-		return nil, unread(err)
-	}
-	return text, nil // not nil: an empty file is not a missing one
+	return text, nil
 }
 
 // Config are the hooks in force.

@@ -124,20 +124,14 @@ func bundleOf(dir string) ([]byte, error) {
 
 // fits refuses a pack that could not stand beside the others.
 func (b *packBook) fits(p *pack.Pack) error {
-	c, err := pack.LoadBuiltin(packs.FS)
+	others := b.known.clone()
+	others.uninstall(installedPack{Name: p.Name})
+	c, _, err := openCatalog(b.home, others)
 	if err != nil {
 		return err
 	}
 	if c.Pack(p.Name) != nil {
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is a pack that ships with Bailey, and no other can have its name", p.Name), Hint: "rename the pack"}
-	}
-	others := b.known.clone()
-	others.uninstall(installedPack{Name: p.Name})
-	loaded, _ := installedPacks(b.home, others)
-	for _, o := range loaded {
-		if more, err := c.With(o); err == nil { // else it is left out there too
-			c = more
-		}
 	}
 	_, err = c.With(p)
 	return err

@@ -8,6 +8,12 @@ import (
 	"syscall"
 )
 
+// Flags for opening what may have become a pipe, or a link, by now (open(2)).
+const (
+	noWait   = syscall.O_NONBLOCK
+	noFollow = syscall.O_NOFOLLOW
+)
+
 // LockFile takes an exclusive flock(2) on path, at once or not at all (EWOULDBLOCK); it ends with unlock or with the process.
 func LockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)

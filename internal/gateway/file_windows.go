@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+const noWait, noFollow = 0, 0
+
 // LockFile takes an exclusive lock on path (LockFileEx); it ends with unlock or with the process. A lock that
 // somebody else has is EWOULDBLOCK, as on other systems.
 func LockFile(path string) (unlock func(), err error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -97,9 +96,9 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
 	}
 	file := filepath.Join(ProfilesDir, name+".yaml")
-	text, err := readSmall(p.home.path(file), maxProfile)
+	text, err := ReadPlain(p.home.path(file), maxProfile)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case err == nil && text == nil:
 		return u, &bailey.Error{Kind: bailey.NotFound, Message: file + " is not there", Hint: "bailey profile list names those there are"}
 	case err != nil:
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: file + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile)}
@@ -107,27 +106,6 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 	u = UsedProfile{Name: name, Digest: digest(text)}
 	u.Profile, err = ParseProfile(file, text)
 	return u, err
-}
-
-// readSmall reads a regular file. It follows no link and waits for no pipe.
-func readSmall(path string, most int64) ([]byte, error) {
-	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("it is over the %d bytes allowed", most)
-	}
-	return text, err
 }
 
 // fitting says why a profile's workspaces cannot be any.

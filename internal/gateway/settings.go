@@ -6,10 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -149,31 +146,13 @@ func handMade(what string, err error) error {
 		Hint: "bailey init --apply shows the difference and applies it"}
 }
 
-// read returns the file's text, nil when there is none. It follows no link and waits for no pipe.
+// read returns the file's text, nil when there is none.
 func (s *Settings) read() ([]byte, error) {
-	info, err := os.Lstat(s.path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err == nil && !info.Mode().IsRegular():
-		err = errors.New("it is no regular file")
-	}
+	text, err := ReadPlain(s.path(), maxSettings)
 	if err != nil {
 		return nil, handMade("cannot be read", err)
 	}
-	f, err := os.Open(s.path())
-	if err != nil {
-		return nil, handMade("cannot be read", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(text) > maxSettings {
-		err = fmt.Errorf("it is over the %d bytes allowed", maxSettings)
-	}
-	if err != nil {
-		return nil, handMade("cannot be read", err)
-	}
-	return text, nil // not nil: an empty file is not a missing one
+	return text, nil
 }
 
 // digest is the SHA-256 of a file, hex, and "" for none.
