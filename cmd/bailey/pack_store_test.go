@@ -108,7 +108,7 @@ func TestInstalledPacks(t *testing.T) {
 			return errors.Join(os.Rename(file, file+"x"), os.Symlink(file+"x", file))
 		}, "no regular file"},
 		"a directory":        {func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "no regular file"},
-		"large":              {func(file, _ string) error { return os.Truncate(file, pack.MaxBundle+1) }, "too long"},
+		"large":              {func(file, _ string) error { return os.Truncate(file, pack.MaxBundle+1) }, "bytes allowed"},
 		"empty":              {func(file, _ string) error { return os.Truncate(file, 0) }, "does not end"},
 		"a key that is gone": {func(_, key string) error { return os.Remove(key) }, "no trusted key has that name"},
 		"another key":        {func(_, key string) error { return copyTo(bundled+"stranger.pub", key) }, "no trusted key has that name"},
