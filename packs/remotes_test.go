@@ -42,11 +42,11 @@ func TestGitAddsAndSwitches(t *testing.T) {
 func TestHostileAdds(t *testing.T) {
 	ktest.Require(t, "git", "sh")
 	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
+		if r.Wall != hostile.Options { // which no option stops, and the cage does: TestHostile
+			continue
+		}
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
 			t.Parallel()
-			if r.Wall != hostile.Options {
-				t.Skip("the cage stops it")
-			}
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C", "TERM=xterm"}
 			for id, input := range map[bailey.CapabilityID]map[string]any{
 				"git.add": {"paths": []any{"."}}, "git.switch": {"branch": "another", "create": true},

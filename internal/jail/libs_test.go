@@ -3,11 +3,14 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"bailey/internal/ktest"
 
 	"bailey"
 )
@@ -21,7 +24,7 @@ func TestLoadedLibraries(t *testing.T) {
 	}
 	i := slices.IndexFunc(ls.files, func(f toolFile) bool { return f.use == library })
 	if i < 0 {
-		t.Skip("needs a dynamic ls")
+		ktest.Missing(t, "dynamic-ls", errors.New("ls needs no library"))
 	}
 	dir := t.TempDir()
 	copyFile(t, ls.files[i].path, filepath.Join(dir, "one.so"))
