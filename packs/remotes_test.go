@@ -42,7 +42,7 @@ func TestGitAddsAndSwitches(t *testing.T) {
 func TestHostileAdds(t *testing.T) {
 	ktest.Require(t, "git", "sh")
 	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
-		if r.Wall != hostile.Options { // which no option stops, and the cage does: TestHostile
+		if r.Wall != hostile.Options { // which no option stops, and the cage does: TestHostileRepositories
 			continue
 		}
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
