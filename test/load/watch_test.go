@@ -215,5 +215,6 @@ func below(root int) []process {
 			}
 		}
 	}
+	slices.SortFunc(found, func(a, b process) int { return a.pid - b.pid })
 	return found
 }
