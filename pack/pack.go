@@ -190,6 +190,7 @@
 //	  allow: [url]     values may be http:// or https:// addresses
 //	  allow: [lines]   values may hold tabs and newlines
 //	  allow: [empty]   the empty string is a value
+//	  allow: [option]  values may start with -: they are options of a program that does what it likes in any case
 //
 // # Bundles
 //

@@ -3,6 +3,7 @@ package pack
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -128,6 +129,15 @@ func (m *Capability) isPath(name string) bool {
 	return name == m.spec.Backend.CwdFromInput || in != nil && in.Format == "path"
 }
 
+// mayBeOption tells whether the manifest has values of the input be options.
+func (m *Capability) mayBeOption(name string) bool {
+	r := m.schema.props[name]
+	if r != nil && r.Items != nil {
+		r = r.Items
+	}
+	return r != nil && slices.Contains(r.Bailey.Allow, "option")
+}
+
 func (w *writer) scalar(name string, v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -146,7 +156,7 @@ func (w *writer) scalar(name string, v any) (string, error) {
 
 // add appends one argument. Lead names the input whose value begins it, "" when that is literal.
 func (w *writer) add(arg, lead string) error {
-	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") {
+	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") && !w.m.mayBeOption(lead) {
 		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(w.m.hidden(arg)), w.m.Command)
 	}
 	if len(arg) > maxArg {

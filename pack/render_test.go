@@ -11,7 +11,8 @@ import (
 )
 
 const rendered = "{properties: {s: {type: string, x-bailey: {allow: [empty, lines, at, url, file]}}, n: {type: integer}, f: {type: number}, b: {type: boolean}, " +
-	"l: {type: array, items: {type: string}}, p: {type: string, format: path}, any: {}}}"
+	"l: {type: array, items: {type: string}}, p: {type: string, format: path}, any: {}, " +
+	"o: {type: string, x-bailey: {allow: [option]}}, lo: {type: array, items: {type: string, x-bailey: {allow: [option]}}}}}"
 
 func TestRender(t *testing.T) {
 	for _, c := range []struct {
@@ -60,6 +61,9 @@ func TestRender(t *testing.T) {
 		{`["a{{ input.any }}"]`, map[string]any{"any": []any{"x"}}, nil},
 		{`["{{ input.s }}"]`, map[string]any{"s": "a\x00b"}, nil},
 		{`["{{ input.s }}{{ input.s }}"]`, map[string]any{"s": strings.Repeat("x", maxArg/2+1)}, nil},
+		{`["{{ input.o }}", "{{ input.lo }}"]`, map[string]any{"o": "-x", "lo": []any{"a", "--b"}}, []string{"-x", "a", "--b"}},
+		{`["{{ input.o }}{{ input.s }}"]`, map[string]any{"o": "", "s": "-x"}, nil},
+		{`["{{ input.lo }}", "{{ input.s }}"]`, map[string]any{"lo": []any{"-a"}, "s": "-x"}, nil},
 		{`["", " "]`, nil, []string{"", " "}},
 	} {
 		m := capability(t, rendered, c.args)

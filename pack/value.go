@@ -20,7 +20,7 @@ const (
 )
 
 // allowances are what x-bailey may allow; the package comment explains them.
-var allowances = []string{"at", "empty", "file", "lines", "url"}
+var allowances = []string{"at", "empty", "file", "lines", "option", "url"}
 
 // strange names the first thing in v that can make it read differently from what it is, or "".
 func strange(v string, lines bool) string {

@@ -18,21 +18,30 @@ var update = flag.Bool("update", false, "write golden files anew")
 // lookers are the packs that look at other systems.
 var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
 
-func lookersOf(t *testing.T) (all []*pack.Capability) {
+func lookersOf(t *testing.T) []*pack.Capability { return of(t, lookers) }
+
+// of lists the capabilities of packs.
+func of(t *testing.T, packs []string) (all []*pack.Capability) {
 	t.Helper()
 	for _, m := range catalog(t).All() {
-		if slices.Contains(lookers, m.Pack) {
+		if slices.Contains(packs, m.Pack) {
 			all = append(all, m)
 		}
 	}
 	return all
 }
 
-const lookingFile = "testdata/looking.txt"
+// TestLooking holds the command line of every capability that looks, with what it must have and with all that it takes.
+func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
-// TestLooking holds the command line of every capability, with what it must have and with all that it takes.
-func TestLooking(t *testing.T) {
-	data, err := os.ReadFile(lookingFile)
+// TestBuilding holds those of what works on a project.
+func TestBuilding(t *testing.T) {
+	calls(t, "testdata/building.txt", []string{"git", "go", "npm", "pip", "cargo", "make"})
+}
+
+// calls holds a file of calls against what the packs make of them, which has to try each of their capabilities.
+func calls(t *testing.T, file string, packs []string) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,20 +57,20 @@ func TestLooking(t *testing.T) {
 			tried[bailey.CapabilityID(id)] = true
 			fmt.Fprintf(&got, "%s%s", line, golden(t, bailey.CapabilityID(id), input))
 		case "$":
-			fmt.Fprintf(&got, "%s%s", line, meant(t, text))
+			fmt.Fprintf(&got, "%s%s", line, meant(t, packs, text))
 		}
 	}
-	for _, m := range lookersOf(t) {
+	for _, m := range of(t, packs) {
 		if !tried[m.ID] {
-			t.Errorf("%s is not in %s", m.ID, lookingFile)
+			t.Errorf("%s is not in %s", m.ID, file)
 		}
 	}
 	if *update {
-		if err := os.WriteFile(lookingFile, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if got.String() != string(data) {
-		t.Errorf("%s is not what the packs make of it; -update writes it anew:\n%s", lookingFile, got.String())
+		t.Errorf("%s is not what the packs make of it; -update writes it anew:\n%s", file, got.String())
 	}
 }
 
@@ -76,13 +85,13 @@ func golden(t *testing.T, id bailey.CapabilityID, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := map[string]string{}
+	paths, writes := map[string]string{}, ""
 	for _, in := range m.PathInputs() {
 		if p, ok := input[in.Name].(string); ok {
 			paths[in.Name] = p
-		}
-		if in.Write {
-			t.Errorf("%s writes", id)
+			if in.Write {
+				writes += "  writes " + p + "\n"
+			}
 		}
 	}
 	j := job(t, id, input, paths)
@@ -97,7 +106,7 @@ func golden(t *testing.T, id bailey.CapabilityID, text string) string {
 	if j.Dir != "" {
 		out += "  in " + j.Dir + "\n"
 	}
-	return out
+	return out + writes
 }
 
 func quoted(words []string) string {
@@ -110,9 +119,9 @@ func quoted(words []string) string {
 }
 
 // meant lists the calls that a command line stands for.
-func meant(t *testing.T, line string) (out string) {
+func meant(t *testing.T, packs []string, line string) (out string) {
 	t.Helper()
-	for _, m := range lookersOf(t) {
+	for _, m := range of(t, packs) {
 		inputs, ok := m.Match(strings.Fields(line))
 		if !ok {
 			continue
@@ -123,7 +132,6 @@ func meant(t *testing.T, line string) (out string) {
 				t.Fatal(err)
 			}
 			out += fmt.Sprintf("  %s %s\n", m.ID, text)
-			delete(in, "dir")
 			if _, err := m.Check(in, true); err != nil {
 				out += "  refused: " + err.Error() + "\n"
 			}
@@ -141,7 +149,8 @@ func TestLookersOnlyLook(t *testing.T) {
 	env := map[string][]string{}
 	for _, m := range lookersOf(t) {
 		j := m.Job(nil, nil)
-		if m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
+		writes := slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write })
+		if writes || m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
 			t.Errorf("%s: %s, %s, executes %q, stands for %q", m.ID, m.SideEffect, m.Reversibility, j.Exec, m.ArgvPattern())
 		}
 		if first, ok := env[m.Pack]; ok && !slices.Equal(first, j.Env) {
