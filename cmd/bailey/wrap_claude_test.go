@@ -3,56 +3,27 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
+	"context"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"bailey/internal/ktest"
+	"bailey/test/scripted"
 )
-
-// scriptedModel answers as the model's interface does, and keeps the tools that it was offered.
-func scriptedModel(t *testing.T, offered *[]string) *httptest.Server {
-	var mu sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var asked struct{ Tools []struct{ Name string } }
-		body, _ := io.ReadAll(r.Body)
-		json.Unmarshal(body, &asked)
-		mu.Lock()
-		for _, tool := range asked.Tools {
-			*offered = append(*offered, tool.Name)
-		}
-		mu.Unlock()
-		message := map[string]any{"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": []any{}, "usage": map[string]int{"input_tokens": 1, "output_tokens": 1}}
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, e := range []map[string]any{
-			{"type": "message_start", "message": message},
-			{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}},
-			{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "text_delta", "text": "said by the model"}},
-			{"type": "content_block_stop", "index": 0},
-			{"type": "message_delta", "delta": map[string]any{"stop_reason": "end_turn"}, "usage": map[string]int{"output_tokens": 1}},
-			{"type": "message_stop"},
-		} {
-			b, _ := json.Marshal(e)
-			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e["type"], b)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return server
-}
 
 // TestWrapClaude: the real agent starts inside the wall, finds Bailey's server, talks to its model, and ends.
 func TestWrapClaude(t *testing.T) {
 	ktest.Require(t, "userns", "netns", "landlock", "claude", "git")
 	var offered []string
-	model := scriptedModel(t, &offered)
+	model := httptest.NewServer(&scripted.Model{Say: func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {
+		offered = append(offered, now.Tools...)
+		return scripted.Reply{Text: "said by the model"}, true
+	}})
+	t.Cleanup(model.Close)
 	dir := t.TempDir()
 	project, home := filepath.Join(dir, "project"), filepath.Join(dir, "me")
 	for _, d := range []string{project, home} {

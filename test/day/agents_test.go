@@ -17,12 +17,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey/internal/ktest"
+	"bailey/test/scripted"
 )
 
 // An agent is who works through the gate this day.
 type agent interface {
-	tools() []string                               // that it was offered, by Bailey's names
-	call(tool string, input map[string]any) answer // one call and what came of it
+	tools() []string                                        // that it was offered, by Bailey's names
+	call(tool string, input map[string]any) scripted.Answer // one call and what came of it
 	leave()
 }
 
@@ -58,7 +59,7 @@ func hireClaude(t *testing.T, u *user) agent {
 	}
 	go func() { c.gone <- c.cmd.Wait() }()
 	t.Cleanup(func() { c.cmd.Process.Kill() })
-	for _, name := range c.hear().tools {
+	for _, name := range c.hear().Tools {
 		if name, ok := strings.CutPrefix(name, prefix); ok {
 			c.offered = append(c.offered, name)
 		}
@@ -66,7 +67,7 @@ func hireClaude(t *testing.T, u *user) agent {
 	return c
 }
 
-func (c *claude) hear() turn {
+func (c *claude) hear() scripted.Turn {
 	c.t.Helper()
 	select {
 	case now := <-c.model.heard:
@@ -76,16 +77,16 @@ func (c *claude) hear() turn {
 	case <-time.After(patience):
 		c.t.Fatal("claude says nothing")
 	}
-	return turn{}
+	return scripted.Turn{}
 }
 
 func (c *claude) tools() []string { return c.offered }
 
-func (c *claude) call(tool string, input map[string]any) answer {
+func (c *claude) call(tool string, input map[string]any) scripted.Answer {
 	c.t.Helper()
 	c.calls++
-	c.model.says <- reply{id: fmt.Sprintf("toolu_%04d", c.calls), tool: prefix + tool, input: input}
-	return c.hear().answer
+	c.model.says <- scripted.Reply{ID: fmt.Sprintf("toolu_%04d", c.calls), Tool: prefix + tool, Input: input}
+	return c.hear().Answer
 }
 
 // init writes Claude Code's configuration for the project, or takes it away again.
@@ -100,7 +101,7 @@ func (c *claude) init(flags ...string) {
 
 func (c *claude) leave() {
 	c.t.Helper()
-	c.model.says <- reply{text: "That was the day."}
+	c.model.says <- scripted.Reply{Text: "That was the day."}
 	select {
 	case err := <-c.gone:
 		if err != nil || !strings.Contains(c.out.String(), "That was the day.") {
@@ -142,18 +143,18 @@ func (p *plainClient) tools() (names []string) {
 	return names
 }
 
-func (p *plainClient) call(tool string, input map[string]any) answer {
+func (p *plainClient) call(tool string, input map[string]any) scripted.Answer {
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
 	res, err := p.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: input})
 	if err != nil {
-		return answer{text: err.Error(), bad: true}
+		return scripted.Answer{Text: err.Error(), Bad: true}
 	}
 	content, err := json.Marshal(res.Content)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return answer{text: plain(content), bad: res.IsError}
+	return scripted.Answer{Text: scripted.Plain(content), Bad: res.IsError}
 }
 
 func (p *plainClient) leave() { p.session.Close() }

@@ -148,20 +148,20 @@ func (d *day) refused(outcome, tool string, input map[string]any, tells ...strin
 func (d *day) expect(bad bool, tool string, input map[string]any, tells ...string) string {
 	d.t.Helper()
 	got := d.agent.call(tool, input)
-	if got.bad != bad {
-		d.t.Errorf("%s %v: an error: %v, want %v: %s", tool, input, got.bad, bad, got.text)
+	if got.Bad != bad {
+		d.t.Errorf("%s %v: an error: %v, want %v: %s", tool, input, got.Bad, bad, got.Text)
 	}
 	for _, tell := range tells {
-		if !strings.Contains(got.text, tell) {
-			d.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.text)
+		if !strings.Contains(got.Text, tell) {
+			d.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.Text)
 		}
 	}
 	for _, secret := range []string{keyBody, serverPassword, serverAddress} {
-		if strings.Contains(got.text, secret) {
-			d.t.Errorf("%s %v shows %s: %s", tool, input, secret, got.text)
+		if strings.Contains(got.Text, secret) {
+			d.t.Errorf("%s %v shows %s: %s", tool, input, secret, got.Text)
 		}
 	}
-	return got.text
+	return got.Text
 }
 
 func (d *day) history() {

@@ -17,12 +17,12 @@ func (d *day) readHistory() bool {
 	d.attempt++
 	limit := 100 + d.attempt
 	got := d.agent.call("git_log", map[string]any{"repo": ".", "limit": limit})
-	if got.bad && strings.Contains(got.text, "the call may have run") {
+	if got.Bad && strings.Contains(got.Text, "the call may have run") {
 		d.lost[fmt.Sprint(limit)] = true
 		return false
 	}
-	if got.bad || !strings.Contains(got.text, "lay the first stone") {
-		d.t.Errorf("attempt %d: %s", d.attempt, got.text)
+	if got.Bad || !strings.Contains(got.Text, "lay the first stone") {
+		d.t.Errorf("attempt %d: %s", d.attempt, got.Text)
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bailey/internal/ktest"
+	"bailey/test/scripted"
 )
 
 // insider is Claude Code inside the wall, with a model of its own outside.
@@ -73,37 +74,37 @@ func (in *insider) does(tells, line string) {
 	in.t.Helper()
 	got := in.try("Bash", map[string]any{"command": line})
 	for _, tell := range strings.Split(tells, "|") {
-		if strings.Contains(got.text, tell) {
+		if strings.Contains(got.Text, tell) {
 			return
 		}
 	}
-	in.t.Errorf("%s: does not tell %q: %s", line, tells, got.text)
+	in.t.Errorf("%s: does not tell %q: %s", line, tells, got.Text)
 }
 
 func (in *insider) wants(bad bool, tool string, input map[string]any, tells ...string) {
 	in.t.Helper()
 	got := in.try(tool, input)
-	if got.bad != bad {
-		in.t.Errorf("%s %v: an error: %v: %s", tool, input, got.bad, got.text)
+	if got.Bad != bad {
+		in.t.Errorf("%s %v: an error: %v: %s", tool, input, got.Bad, got.Text)
 	}
 	for _, tell := range tells {
-		if !strings.Contains(got.text, tell) {
-			in.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.text)
+		if !strings.Contains(got.Text, tell) {
+			in.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.Text)
 		}
 	}
 }
 
-func (in *insider) try(tool string, input map[string]any) answer {
+func (in *insider) try(tool string, input map[string]any) scripted.Answer {
 	in.t.Helper()
 	in.calls++
-	in.model.says <- reply{id: fmt.Sprintf("toolu_wall_%04d", in.calls), tool: tool, input: input}
-	return in.hear().answer
+	in.model.says <- scripted.Reply{ID: fmt.Sprintf("toolu_wall_%04d", in.calls), Tool: tool, Input: input}
+	return in.hear().Answer
 }
 
 // says ends the conversation, and wants the wall to end with it.
 func (in *insider) says(last string) {
 	in.t.Helper()
-	in.model.says <- reply{text: last}
+	in.model.says <- scripted.Reply{Text: last}
 	select {
 	case err := <-in.gone:
 		if err != nil || !strings.Contains(in.out.String(), last) {
