@@ -3,6 +3,7 @@ package bailey
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -208,6 +209,17 @@ type InjectWant struct {
 	To      []string `json:"to"` // endpoints of the capability, as host:port
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
+	// Basic is the user of whom the secret is the password (RFC 7617), for tools that take a whole header. It is of the variable and
+	// of no place that the secret goes to, so neither a question nor the broker has it; the manifest's digest binds it.
+	Basic string `json:"-"`
+}
+
+// Shown is what the tool has in its variable, the header that it is to send where Basic names a user.
+func (w *InjectWant) Shown(placeholder string) string {
+	if w.Basic == "" {
+		return placeholder
+	}
+	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(w.Basic+":"+placeholder))
 }
 
 // NewPlaceholder is what the cage has in place of a secret: a word that stands in nothing else.

@@ -3,6 +3,7 @@ package pack
 import (
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type inject struct {
 	To      []string `json:"to"`
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
+	Basic   string   `json:"basic,omitempty"`
 }
 
 // Egress returns the places that the tool has to reach, host:port or unix:daemon, for an input that Check has typed: each once, sorted. An
@@ -171,6 +173,7 @@ func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
 			"to":      r.places(&in.To),
 			"headers": r.names("headers", headerName(), &in.Headers),
 			"query":   r.names("query", parameterName(), &in.Query),
+			"basic":   r.text("basic", &in.Basic),
 		})
 		r.need(n, "inject", seen, "to")
 		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {
@@ -181,12 +184,27 @@ func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
 				r.fault(tokenOf(n), "inject cannot stand in the header %s", h)
 			}
 		}
+		if seen["basic"] {
+			r.basic(n, in)
+		}
 		if at.inject == nil {
 			at.inject = map[ast.Node]*inject{}
 		}
 		at.inject[n], *p = in, in
 	}
 }
+
+// basic wants a user that the header can name (RFC 7617 has the first colon end it), and that header to be all that is injected.
+func (r *reader) basic(n ast.Node, in *inject) {
+	if !basicUser.MatchString(in.Basic) {
+		r.fault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clip(in.Basic))
+	}
+	if len(in.Headers) != 1 || !strings.EqualFold(in.Headers[0], "Authorization") || len(in.Query) > 0 {
+		r.fault(tokenOf(n), "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
+	}
+}
+
+var basicUser = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // framing are headers that say where a request goes and where it ends.
 var framing = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"encoding/base64"
 	"fmt"
 	"reflect"
 	"slices"
@@ -74,7 +75,8 @@ func TestEgressIsInTheDigest(t *testing.T) {
 		return digest(outbound("[\"a.example:443\", \"b.example:443\"]", "{name: token, env: DEMO_TOKEN, inject: {"+rest+"}}"))
 	}
 	seen := map[string]bool{digest(outbound("[\"a.example:443\", \"b.example:443\"]", lent)): true}
-	for _, rest := range []string{"to: [\"a.example:443\"], headers: [X]", "to: [\"b.example:443\"], headers: [X]", "to: [\"a.example:443\"], headers: [Y]", "to: [\"a.example:443\"], query: [X]"} {
+	for _, rest := range []string{"to: [\"a.example:443\"], headers: [X]", "to: [\"b.example:443\"], headers: [X]", "to: [\"a.example:443\"], headers: [Y]", "to: [\"a.example:443\"], query: [X]",
+		"to: [\"a.example:443\"], headers: [Authorization]", "to: [\"a.example:443\"], headers: [Authorization], basic: a", "to: [\"a.example:443\"], headers: [Authorization], basic: b"} {
 		if d := in(rest); seen[d] {
 			t.Errorf("%s changes nothing", rest)
 		} else {
@@ -91,6 +93,20 @@ func TestInjectIsWanted(t *testing.T) {
 	}
 	if j := m.Job(nil, nil); !slices.Equal(j.EnvNames, []string{"DEMO_TOKEN"}) {
 		t.Errorf("%v", j.EnvNames)
+	}
+}
+
+// TestInjectBasic: the variable has the whole header, in which the placeholder stands for the password.
+func TestInjectBasic(t *testing.T) {
+	m := mustParse(t, outbound(`["a.example:443"]`, "{name: token, env: DEMO_TOKEN, inject: {to: [\"a.example:443\"], headers: [authorization], basic: x-access-token}}")).Capabilities[0]
+	in := m.Wants()[0].Inject
+	scheme, code, _ := strings.Cut(in.Shown("p-1"), "Basic ")
+	pair, err := base64.StdEncoding.DecodeString(code)
+	if scheme != "Authorization: " || err != nil || string(pair) != "x-access-token:p-1" {
+		t.Errorf("%q, %v", in.Shown("p-1"), err)
+	}
+	if in.Basic = ""; in.Shown("p-1") != "p-1" {
+		t.Error(in.Shown("p-1"))
 	}
 }
 
@@ -137,6 +153,12 @@ func TestEgressRefused(t *testing.T) {
 		"inject into framing":    {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [host]"), "inject cannot stand in the header host"},
 		"inject into two lines":  {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: ["A:b"]`), "headers \"A:b\" does not match"},
 		"inject into a query":    {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], query: ["a=b&c"]`), "query \"a=b&c\" does not match"},
+		"inject as nobody":       {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [Authorization], basic: ""`), `basic wants a user`},
+		"inject as two":          {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [Authorization], basic: "a:b"`), `basic wants a user of letters, digits, dots, - and _, found "a:b"`},
+		"inject as a line":       {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [Authorization], basic: "a\nb"`), `basic`},
+		"inject as one, in X":    {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [X], basic: a`), "basic makes a header of its own"},
+		"inject as one, in two":  {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [Authorization, X], basic: a`), "basic makes a header of its own"},
+		"inject as one, a query": {"[\"a.example:443\"]", inject(`to: [\"a.example:443\"], headers: [Authorization], query: [k], basic: a`), "basic makes a header of its own"},
 		"inject a header twice":  {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [X, X]"), "headers names \"X\" twice"},
 		"inject to twice":        {"[\"a.example:443\"]", inject("to: [\"a.example:443\", \"A.example:443\"], headers: [X]"), "to names \"A.example:443\" twice"},
 		"inject's unknown key":   {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [X], body: true"), `inject has no key "body"`},

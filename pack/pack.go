@@ -86,6 +86,7 @@
 //	      to: ["api.example.com:443"]             # on the way to these of network.egress, spelled out
 //	      headers: [Authorization]                # in these headers,
 //	      query: [key]                            # or parameters of the address
+//	      basic: someone                          # or, without query: the variable has the whole header, Authorization: Basic, of this user
 //
 // # Stdin
 //
@@ -319,7 +320,7 @@ func (m *Capability) Wants() []bailey.Want {
 			w.Name = m.credential(c.Name)
 		}
 		if c.Inject != nil {
-			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers), Query: slices.Clone(c.Inject.Query)}
+			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers), Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic}
 		}
 		wants = append(wants, w)
 	}

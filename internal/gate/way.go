@@ -22,7 +22,7 @@ func (c *course) withhold(wants []bailey.Want) error {
 		}
 		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
 			To: w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query}
-		c.lease.Env[i] = w.Env + "=" + in.Placeholder
+		c.lease.Env[i] = w.Env + "=" + w.Inject.Shown(in.Placeholder)
 		c.inject = append(c.inject, in)
 	}
 	return nil
