@@ -18,13 +18,16 @@ var update = flag.Bool("update", false, "write golden files anew")
 // lookers are the packs that look at other systems.
 var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
 
+// doers are what those packs have beside.
+var doers = []string{"gh.clone", "gh.push"}
+
 func lookersOf(t *testing.T) []*pack.Capability { return of(t, lookers) }
 
-// of lists the capabilities of packs.
+// of lists the capabilities of packs, and those that are named.
 func of(t *testing.T, packs []string) (all []*pack.Capability) {
 	t.Helper()
 	for _, m := range catalog(t).All() {
-		if slices.Contains(packs, m.Pack) {
+		if id := string(m.ID); slices.Contains(packs, id) || slices.Contains(packs, m.Pack) && !slices.Contains(doers, id) {
 			all = append(all, m)
 		}
 	}
@@ -36,7 +39,7 @@ func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
 // TestBuilding holds those of what works on a project.
 func TestBuilding(t *testing.T) {
-	calls(t, "testdata/building.txt", []string{"git", "go", "npm", "pip", "cargo", "make"})
+	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make"}, doers...))
 }
 
 // calls holds a file of calls against what the packs make of them, which has to try each of their capabilities.

@@ -95,6 +95,31 @@ func pushed(t *testing.T, src, to string) string {
 	return foreseen(t, false, looksOf(t, "git.push", map[string]any{"repo": src, "to": to, "ref": "main"}, map[string]string{"repo": src, "to": to}))
 }
 
+// TestPushElsewhereShowsWhatItPushes: the preview of a push over the network names the commit, in which all that is pushed is bound, and shows the latest.
+func TestPushElsewhereShowsWhatItPushes(t *testing.T) {
+	src, _, git := repositories(t)
+	show := func() string {
+		return foreseen(t, false, looksOf(t, "gh.push", map[string]any{"dir": src, "repo": "a/b", "ref": "main"}, map[string]string{"dir": src}))
+	}
+	two := commit(t, git, src, "two is\x1b[31m red")
+	first := show()
+	for _, want := range []string{"pushes " + two + " refs/heads/main", "has " + two, "author Ada <ada@example.org>", "two is", "file | 2 +-"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q is not in\n%s", want, first)
+		}
+	}
+	if commit(t, git, src, "three"); show() == first {
+		t.Errorf("a commit was added, and it shows what it did:\n%s", first)
+	}
+	m, err := catalog(t).Lookup("gh.push")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.Binds() {
+		t.Error("another commit than was shown could be pushed")
+	}
+}
+
 // TestPushShowsWhatItPushes: the preview names the tips on both sides, what is added and what would be lost, and changes
 // when any of that does.
 func TestPushShowsWhatItPushes(t *testing.T) {

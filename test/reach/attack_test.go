@@ -247,7 +247,7 @@ func TestAttackPlaceholder(t *testing.T) {
 	in := bailey.Injection{Name: "TOKEN", Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret("sesame-open"), To: []string{"api.example.com:443"}, Headers: []string{"Authorization"}}
 	all := []bailey.Endpoint{{Host: "api.example.com", Port: 443}, {Host: "other.example.com", Port: 443, Inspect: true}}
 	curl := func(args ...string) ended {
-		return w.runTo(bailey.Job{Command: "curl", Args: append([]string{"-q", "-sS", "--max-time", "20"}, args...)}, false, all, []bailey.Injection{in})
+		return w.runTo(bailey.Job{Command: "curl", Args: append([]string{"-q", "-sS", "--max-time", "20"}, args...)}, false, all, []injected{{in, in.Placeholder}})
 	}
 	if r := curl("-H", "Authorization: Bearer "+in.Placeholder, "https://api.example.com/own"); r.exit.Code != 0 || !strings.HasPrefix(r.out, "Bearer sesame-open") {
 		t.Errorf("%s", r)

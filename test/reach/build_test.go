@@ -24,6 +24,7 @@ type site struct {
 	*world
 	catalog    *pack.Catalog
 	home, root string
+	secrets    map[string]string // that are lent, by the names of credentials
 }
 
 func newSite(t *testing.T, programs ...string) *site {
@@ -115,7 +116,8 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	if m.Loopback() {
 		job.Network = &bailey.Network{}
 	}
-	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")), job, false, all, nil)
+	inject, _ := lends(m, s.secrets)
+	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")), job, false, all, inject)
 }
 
 // make runs the lines of a recipe.

@@ -140,21 +140,25 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 		}
 		to = append(to, e)
 	}
-	var inject []bailey.Injection
-	var files []bailey.LentFile
-	for _, want := range m.Wants() {
-		value := bailey.NewSecret(secrets[want.Name])
-		switch {
-		case want.Inject != nil:
-			inject = append(inject, bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers})
-		default:
-			files = append(files, bailey.LentFile{Env: want.Env, Value: value})
-		}
-	}
+	inject, files := lends(m, secrets)
 	if len(to) == 0 {
 		return w.alone(job, files)
 	}
 	return w.runTo(job, false, to, inject, files...)
+}
+
+// lends is what a capability wants of these secrets, as the gate hands it out.
+func lends(m *pack.Capability, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
+	for _, want := range m.Wants() {
+		value := bailey.NewSecret(secrets[want.Name])
+		if want.Inject == nil {
+			files = append(files, bailey.LentFile{Env: want.Env, Value: value})
+			continue
+		}
+		in := bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers}
+		inject = append(inject, injected{in, want.Inject.Shown(in.Placeholder)})
+	}
+	return inject, files
 }
 
 // alone runs a job in a fresh cage without a network.

@@ -155,16 +155,26 @@ func (w *world) run(job bailey.Job, bare bool, places ...string) ended {
 	return w.runTo(job, bare, all, nil)
 }
 
-func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
+func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject []injected, files ...bailey.LentFile) ended {
 	w.t.Helper()
 	return w.runBy(w.cages, job, bare, all, inject, files...)
 }
 
+// injected is a credential that the tool sends without having it.
+type injected struct {
+	bailey.Injection
+	shown string // what its variable, Name, holds
+}
+
 // runBy is runTo by another runner. A job that names no place and has a loopback keeps it.
-func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []bailey.Injection, files ...bailey.LentFile) ended {
+func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []injected, files ...bailey.LentFile) ended {
 	w.t.Helper()
 	if len(all) == 0 {
 		return w.start(runner, job, bailey.Lent{})
+	}
+	var swaps []bailey.Injection
+	for _, in := range inject {
+		swaps = append(swaps, in.Injection)
 	}
 	n, err := egress.Plan(all)
 	if err != nil {
@@ -176,7 +186,7 @@ func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bai
 	roots := x509.NewCertPool()
 	roots.AddCert(w.ca)
 	way, err := egress.NewWay(egress.WayConfig{Network: n, Authorities: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.ca.Raw}),
-		Config: egress.Config{Inject: inject, Resolver: w, Dial: w.dial, Roots: roots}})
+		Config: egress.Config{Inject: swaps, Resolver: w, Dial: w.dial, Roots: roots}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -186,7 +196,7 @@ func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bai
 		if !slices.Contains(job.EnvNames, in.Name) {
 			job.EnvNames = append(job.EnvNames, in.Name)
 		}
-		lent.Env = append(lent.Env, in.Name+"="+in.Placeholder)
+		lent.Env = append(lent.Env, in.Name+"="+in.shown)
 	}
 	return w.start(runner, job, lent)
 }
