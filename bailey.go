@@ -272,7 +272,7 @@ type MeteredRun interface {
 // Cage states what a run will be held by. A receipt copies it, so nothing may stand here that does
 // not hold: a layer is listed when the plan applies it and refuses if it cannot.
 type Cage struct {
-	Kind         string     `json:"cage"` // full, landlock, builtin, agent; none, seatbelt
+	Kind         string     `json:"cage"` // full, landlock, builtin, agent; seatbelt; [Uncaged]
 	Enforced     bool       `json:"sandboxEnforced"`
 	Layers       []string   `json:"layers,omitempty"`
 	Absent       []string   `json:"absent,omitempty"`       // layers this host cannot give, which policy has to accept
@@ -286,6 +286,9 @@ type Cage struct {
 	BinaryDigest string     `json:"binaryDigest,omitempty"` // SHA-256 of the descriptor that is executed
 	Programs     []Program  `json:"programs,omitempty"`     // all that may be executed: the binary, interpreters, helpers
 }
+
+// Uncaged is the kind of no cage at all: the tool may do what the gateway's user may.
+const Uncaged = "none"
 
 // PlanCap bounds a plan's text, in bytes as JSON writes it: the ledger keeps it once, in one entry.
 const PlanCap = 48 << 10

@@ -20,9 +20,9 @@ import (
 // exists, a call that writes nothing runs under a profile; see seatbeltProfile for what that holds and what not. Policy
 // has to name these kinds, "none" and "seatbelt", before a call may run so.
 //
-// This file has no build tag so that its tests run on Linux as well. Nothing that Linux builds may name what
-// is in it (TestLinuxNeverRunsBare): there a layer that is missing is a refusal, and a runner without a cage
-// that could be reached would be what an attacker reaches for.
+// Linux builds it too, for [None] and for its tests. Nothing else there may name what is in it
+// (TestLinuxNeverRunsBare): a layer that is missing is a refusal, and a runner without a cage that a call could
+// come to by another isolation than its own would be what an attacker reaches for.
 //
 // No receipt says enforced: true for it. For "none" nothing is; the profiles of "seatbelt" are made of what is
 // known of Apple's and are tested as text: nobody has yet tried to break out of one, and what has not been
@@ -45,8 +45,20 @@ type bareRun struct {
 	dir     string   // "" is HOME
 	timeout time.Duration
 	places  []bailey.Place
+	cpu     time.Duration // of a run that has ended
 	started atomic.Bool
 	closed  atomic.Bool
+}
+
+// barely is newBare for a configuration that was looked at.
+func barely(cfg Config) (b *bare, err error) {
+	if cfg.Mask, err = cfg.masks(); err != nil {
+		return nil, err
+	}
+	if b, err = newBare(cfg); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "where the system's programs are cannot be told", Err: err}
+	}
+	return b, nil
 }
 
 // Plan finds, opens and checks what job needs, and starts nothing.
@@ -69,7 +81,7 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if r.program, err = b.find(job.Command); err != nil {
 		return nil, err
 	}
-	r.cage = bailey.Cage{Kind: "none", Binary: r.program.path, BinaryDigest: r.program.digest}
+	r.cage = bailey.Cage{Kind: bailey.Uncaged, Binary: r.program.path, BinaryDigest: r.program.digest}
 	writes := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Write })
 	if b.seatbelt != "" && !writes {
 		if err := b.fasten(r, job); err != nil {

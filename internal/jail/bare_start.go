@@ -46,13 +46,24 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	if err != nil {
 		return bareNever, err
 	}
-	return bareLive(ctx, r.command(real, env), r.program.path, r.timeout, s)
+	cmd := r.command(real, env)
+	defer func() {
+		if cmd.ProcessState != nil {
+			r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		}
+	}()
+	return bareLive(ctx, cmd, r.program.path, r.timeout, s)
 }
 
 // command is what is executed, sandbox-exec(1) first where there is a profile. The program comes to it by its
 // absolute path, which no option looks like.
 func (r *bareRun) command(home string, env []string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: r.program.path, Args: r.argv, Env: append(env, "HOME="+home), Dir: r.dir}
+	for _, p := range r.places {
+		if p.Path == r.dir {
+			cmd.Dir = bareDir(p)
+		}
+	}
 	if cmd.Dir == "" {
 		cmd.Dir = home
 	}
@@ -93,7 +104,8 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.D
 	}
 	p.pump(s)
 	timedOut, cancelled := g.follow(ctx, cmd, timeout)
-	g.kill() // whatever it left behind
+	g.kill()   // whatever it left behind
+	cmd.Wait() // how it ended stands in its state
 	g.release()
 	p.finish()
 	if cancelled {
@@ -102,12 +114,12 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.D
 	return bailey.Exit{Code: bareExit(cmd.ProcessState), TimedOut: timedOut}, nil
 }
 
-// follow waits for the program, and ends its group when time is up or ctx is done.
+// follow waits until the program has ended, and ends its group when time is up or ctx is done.
 func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) (timedOut, cancelled bool) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		cmd.Wait() // how it ended stands in its state
+		bareEnded(cmd)
 	}()
 	end := time.NewTimer(timeout)
 	defer end.Stop()

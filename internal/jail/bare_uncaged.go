@@ -27,7 +27,7 @@ func (Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || len(job.Places)+len(job.Read)+len(job.Libs)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0 || job.Limits != (bailey.Limits{}) {
+	if onlyCaged(job) || len(job.Places) > 0 {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "a program without a cage was given what only a cage can hold"}
 	}
 	program, err := findUncaged(job.Command)
@@ -55,7 +55,7 @@ func findUncaged(command string) (string, error) {
 }
 
 // Cage says that there is none.
-func (*uncaged) Cage() bailey.Cage { return bailey.Cage{Kind: "none"} }
+func (*uncaged) Cage() bailey.Cage { return bailey.Cage{Kind: bailey.Uncaged} }
 
 func (*uncaged) Close() error { return nil }
 

@@ -40,7 +40,7 @@ func onlyAdministrators(path string) error {
 	}
 }
 
-// bareGroup is a program and what it started, as far as that stays in its process group.
+// bareGroup is a program and what it started, as far as that stays in its process group, or on Linux its session.
 type bareGroup struct{ id int }
 
 // bareLaunch starts cmd in a session of its own, without a terminal. Descriptors that somebody left open across
@@ -73,9 +73,18 @@ func bareSeal() error {
 }
 
 // term asks the group to end, kill ends it. The group's number is not given to another process while one of the
-// group lives; between the last one's end and kill it could be, which is a matter of microseconds.
-func (g bareGroup) term()    { syscall.Kill(-g.id, syscall.SIGTERM) }
-func (g bareGroup) kill()    { syscall.Kill(-g.id, syscall.SIGKILL) }
+// group lives, or its first one was not waited for, as on Linux until kill; elsewhere it could be between the last
+// one's end and kill, which is a matter of microseconds.
+func (g bareGroup) term() {
+	syscall.Kill(-g.id, syscall.SIGTERM)
+	bareSession(g.id, syscall.SIGTERM)
+}
+
+func (g bareGroup) kill() {
+	syscall.Kill(-g.id, syscall.SIGKILL)
+	bareSession(g.id, syscall.SIGKILL)
+}
+
 func (g bareGroup) release() {}
 
 // bareExit is how a shell would say it: 128+n after signal n.

@@ -22,6 +22,13 @@
 // calls themselves. A control group is the gateway's to make, between the clone and the steps.
 package jail
 
+import (
+	"fmt"
+	"path/filepath"
+
+	"bailey"
+)
+
 // Config is what every cage of a Jail has in common. Its zero value is safe.
 type Config struct {
 	// HostUID is the user and group id that cages have outside when the gateway is root.
@@ -34,6 +41,17 @@ type Config struct {
 	Warn func(error)
 	// OnDemand has warm helpers make nothing of a call before it comes.
 	OnDemand bool
+}
+
+// masks are Mask, clean.
+func (c Config) masks() (list []string, err error) {
+	for _, m := range c.Mask {
+		if !filepath.IsAbs(m) {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
+		}
+		list = append(list, filepath.Clean(m))
+	}
+	return list, nil
 }
 
 // DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,11 +54,8 @@ func New(cfg Config) (*Jail, error) {
 	}
 	j.nests = nests(tmp)
 	sweepNests(j.nests)
-	for _, m := range cfg.Mask {
-		if !filepath.IsAbs(m) {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
-		}
-		j.mask = append(j.mask, filepath.Clean(m))
+	if j.mask, err = cfg.masks(); err != nil {
+		return nil, err
 	}
 	if !j.root {
 		return j, nil

@@ -4,9 +4,7 @@ package jail
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 
 	"bailey"
 )
@@ -19,14 +17,9 @@ type Jail struct{ bare *bare }
 
 // New returns a Jail. It starts nothing and touches nothing.
 func New(cfg Config) (*Jail, error) {
-	for _, m := range cfg.Mask {
-		if !filepath.IsAbs(m) {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
-		}
-	}
-	b, err := newBare(cfg)
+	b, err := barely(cfg)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "where the system's programs are cannot be told", Err: err}
+		return nil, err
 	}
 	return &Jail{b}, nil
 }
