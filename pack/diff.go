@@ -35,6 +35,9 @@ func Diff(old, now *Pack) []Change {
 			if runs == "" {
 				runs = text(c.spec.Backend)
 			}
+			if c.Uncaged() {
+				runs += " without a cage"
+			}
 			list = append(list, Change{c.ID, "new", fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk, c.Reversibility, runs)})
 			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
 				continue
@@ -94,6 +97,8 @@ func (d *differ) keys(at string, was, now map[string]any) {
 			d.gone(what, list(a), list(b))
 		case "memoryMiB", "tasks", "timeout":
 			d.limit(what, a, b)
+		case "isolation":
+			d.isolation(value(a), value(b))
 		default:
 			d.add(what, "%s → %s", value(a), value(b))
 		}
@@ -107,6 +112,14 @@ func (d *differ) env(was, now map[string]any) {
 			d.add("env."+name, "%s → %s", value(a), value(b))
 		}
 	}
+}
+
+// isolation compares what holds the tool.
+func (d *differ) isolation(was, now string) {
+	if now == string(Open) {
+		now += ": it runs without a cage, with all that its user may do"
+	}
+	d.add("isolation", "%s → %s", was, now)
 }
 
 // limit compares two limits; one that is absent is the default, which may be more.

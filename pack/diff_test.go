@@ -61,6 +61,10 @@ func TestDiff(t *testing.T) {
 		{[]string{"enum: [a, b]", "enum: [a, b], x-bailey: {allow: [url]}"}, []string{`input n x-bailey: nothing → {"allow":["url"]}`}},
 		{[]string{"maxLength: 9", "maxLength: 9, format: path"}, []string{"input n format: nothing → path"}},
 		{[]string{"properties: {", "properties: {m: {type: boolean}, "}, []string{`input m + {"type":"boolean"}`}},
+		{[]string{"risk: low", "risk: low\n    isolation: none", "    sandboxProfile: {network: {egress: [\"a.example.com:443\"]}, limits: {memoryMiB: 64}}\n", ""},
+			[]string{"isolation jail → none: it runs without a cage, with all that its user may do", "sandboxProfile.memoryMiB 64 → nothing"}},
+		{[]string{"name: get", "name: put", "risk: low", "risk: low\n    isolation: none", "    sandboxProfile: {network: {egress: [\"a.example.com:443\"]}, limits: {memoryMiB: 64}}\n", ""},
+			[]string{"new sideEffectClass readOnly, risk low, reversibility readOnly, runs wget without a cage"}},
 		{[]string{"name: get", "name: put"}, []string{"new sideEffectClass readOnly, risk low, reversibility readOnly, runs wget", "sandboxProfile.egress + a.example.com:443"}},
 	} {
 		var got []string

@@ -34,8 +34,13 @@
 //	warm_worker                         jail
 //
 // isolation is jail, microvm or none; builtin and backends other than subprocess are refused at load, for what their fields
-// would mean nobody has said. A capability with microvm or none loads, and its call is refused where the gateway has no
+// would mean nobody has said. A capability with microvm loads, and its call is refused where the gateway has no
 // runner for that. sandboxProfile.syscalls is empty: each system call that a cage denies is a way out of it.
+//
+// With none the tool runs without a cage, a waiver that policy names. It has what needs no cage: its own program, the
+// declared variables, an empty HOME, a session that ends with the call, and the directory that it runs in; each path that
+// it is given counts as one that it writes. What only a cage gives is refused at load: fs, network, limits, proc, cache,
+// credentials of any kind, and a preview, which would run before anybody has said that it may.
 //
 // A tool runs in the directory that cwdFromInput names. A capability that names no path at all, by cwdFromInput or an input of
 // format path, runs in the caller's workspace, read-only; with cwd: none in backend, and in built-in packs that do not say cwd:
@@ -248,7 +253,7 @@ const (
 	Builtin  Isolation = "builtin"
 	Jail     Isolation = "jail"
 	MicroVM  Isolation = "microvm"
-	Open     Isolation = "none"     // needs a waiver that policy names
+	Open     Isolation = "none"     // no cage, see [NoIsolation]
 	Workflow Isolation = "workflow" // each of its steps has its own. Of backend workflow alone
 	Agent    Isolation = "agent"    // whoever asks runs it: the gate only decides. Of backend agent, in built-in packs alone
 )
@@ -330,7 +335,7 @@ func (m *Capability) Wants() []bailey.Want {
 // PathInput is an input that names a file or directory of the caller.
 type PathInput struct {
 	Name  string
-	Write bool // the tool may write there
+	Write bool // the tool may write there: it says so, or no cage keeps it from that
 	Dir   bool // the tool runs there
 	New   bool // it need not exist: who runs it may make it
 	File  bool // a file and no directory, at most [MaxStdin] bytes: the tool reads it as stdin
@@ -343,8 +348,9 @@ func (m *Capability) PathInputs() []PathInput {
 	for _, name := range m.schema.names {
 		dir := name == m.spec.Backend.CwdFromInput
 		if dir || m.schema.props[name].Format == "path" {
-			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name),
-				New: m.Isolation == Agent && !dir, File: m.spec.Stdin == "file" && name == StdinInput})
+			file := m.spec.Stdin == "file" && name == StdinInput
+			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name) || m.Uncaged() && !file,
+				New: m.Isolation == Agent && !dir, File: file})
 		}
 	}
 	return ins

@@ -157,6 +157,7 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
 		r.executes(&m, &at, c.schema)
+		r.open(n, &m, &at)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
 		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -183,7 +182,7 @@ func fitting(catalog *pack.Catalog) policy.Fit {
 			return nil, false, nil, err
 		}
 		egress, err := m.Egress(typed)
-		return typed, slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write }), egress, err
+		return typed, m.Writes(), egress, err
 	}
 }
 

@@ -35,7 +35,7 @@ func classes() []class {
 		{"sideEffect", []string{"none", "readOnly", "additive", "mutating", "destructive"}, func(a Action) string { return a.SideEffect }},
 		{"risk", []string{"low", "medium", "high", "critical"}, func(a Action) string { return a.Risk }},
 		{"reversibility", []string{"readOnly", "reversible", "externallyReversible", "irreversible"}, func(a Action) string { return a.Reversibility }},
-		{"waives", []string{"none", "fs.exec"}, func(a Action) string {
+		{"waives", []string{"none", "fs.exec", isolation}, func(a Action) string {
 			if len(a.Waivers) == 0 {
 				return "none"
 			}

@@ -153,15 +153,32 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 		}}
 	case ok == cedar.Allow && len(w.waivers) > 0 && !e.looked(held, "waivers"):
 		return verdict{cause: unwaived, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("the cage of %s would hold less than that of others (%s), and no rule that allows it looks at context.waivers", id, few(w.waivers)),
+			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id, waived(w.waivers)),
 			Hint:   "ask for a rule such as " + containing(w.waivers, "waivers"),
 		}}
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
+	case len(held) == 0 && len(w.waivers) > 0: // a permit that others have would not do
+		return verdict{cause: unallowed, Decision: bailey.Decision{
+			Reason: fmt.Sprintf("no rule allows %s, which %s", id, waived(w.waivers)),
+			Hint:   "it takes a rule such as " + containing(w.waivers, "waivers") + "; " + explainHint(id),
+		}}
 	case len(held) == 0:
 		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
 	}
 	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explainHint(id)}}
+}
+
+// isolation is the waiver of what runs without a cage.
+const isolation = "isolation"
+
+// waived says what it comes to that a call waives these.
+func waived(waivers []string) string {
+	what := "would run in a cage that holds less than that of others"
+	if slices.Contains(waivers, isolation) {
+		what = "would run without a cage"
+	}
+	return fmt.Sprintf("%s (%s)", what, few(waivers))
 }
 
 func explainHint(id bailey.CapabilityID) string {

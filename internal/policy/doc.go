@@ -31,7 +31,7 @@
 //
 //	principal  Agent::"<name>"   person String, organisation String, roles Set<String>
 //	action     Action::"git.status", member of
-//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none or fs.exec> · builtin
+//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none, fs.exec, isolation> · builtin
 //	resource   Target::"local" or Target::"<kind>:<name>"   kind String, name String
 //	context    input        record, see below
 //	           paths        Set<String>, what the path inputs resolved to
@@ -41,10 +41,11 @@
 //	           session      {id String, unattended Bool}
 //	           unattended   Bool
 //	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor
-//	                        readOnly
+//	                        readOnly, or it runs without a cage
 //	           restores     Set<String>, categories of the secrets that the input was given back
 //	           egress       Set<String>, host:port of what the tool could reach
-//	           waivers      Set<String>, what the tool's cage lacks because its manifest wants so: fs.exec
+//	           waivers      Set<String>, what the tool's cage lacks because its manifest wants so: fs.exec; isolation, of
+//	                        what runs without one
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
 //	           approvals    Set<String>, rules whose grants are in hand
 //

@@ -136,11 +136,18 @@ func TestOutcomes(t *testing.T) {
 		{"the network, one too many", permitAll + reachPush, reaching("a.example:443", "b.example:443"), bailey.Deny, "would reach a.example:443, b.example:443", ""},
 		{"the network, below a name", permitAll + reachPush, reaching("*.a.example:443"), bailey.Deny, "would reach *.a.example:443", ""},
 		{"the network, many", permitAll, reaching("a:1", "b:1", "c:1", "d:1", "e:1", "f:1"), bailey.Deny, "would reach a:1, b:1, c:1, d:1 and 2 more, and", ""},
-		{"a waiver, permit for all", permitAll, waiving("fs.exec"), bailey.Deny, "would hold less than that of others (fs.exec), and no rule that allows it looks at context.waivers", ""},
+		{"a waiver, permit for all", permitAll, waiving("fs.exec"), bailey.Deny, "git.push would run in a cage that holds less than that of others (fs.exec), and no rule that allows it looks at context.waivers", ""},
 		{"a waiver, named action", permitPush, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
 		{"a waiver, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.waivers.contains("x") };`, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
 		{"a waiver, allowed", waivePush, waiving("fs.exec"), bailey.Allow, "", "exec"},
-		{"a waiver, one too many", permitAll + waivePush, waiving("fs.exec", "isolation.none"), bailey.Deny, "fs.exec, isolation.none", ""},
+		{"a waiver, one too many", permitAll + waivePush, waiving("fs.exec", "isolation"), bailey.Deny, "git.push would run without a cage (fs.exec, isolation), and", ""},
+		{"without a cage, permit for all", permitAll, waiving("isolation"), bailey.Deny, "git.push would run without a cage (isolation), and no rule that allows it looks at context.waivers", ""},
+		{"without a cage, another waiver", permitAll + waivePush, waiving("isolation"), bailey.Deny, "without a cage (isolation), and no rule", ""},
+		{"without a cage, by its kind", `@id("k") permit (principal, action, resource) when { context.cage == "none" || context.cage == "full" };`, waiving("isolation"), bailey.Deny, "context.waivers", ""},
+		{"without a cage, no rule", "", waiving("isolation"), bailey.Deny, "no rule allows git.push, which would run without a cage (isolation)", ""},
+		{"without a cage, looked at by what asks", permitAll + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Deny, "looks at context.waivers", ""},
+		{"without a cage, allowed", openPush, waiving("isolation"), bailey.Allow, "", "open"},
+		{"without a cage, asked", openPush + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Ask, "x", "a"},
 		{"a waiver, forbidden", waivePush + `@id("g") @reason("nothing of theirs runs") forbid (principal, action, resource) when { context.waivers.contains("fs.exec") };`, waiving("fs.exec"), bailey.Deny, "nothing of theirs runs", "g"},
 		{"no network, none wanted", permitAll, push(), bailey.Allow, "", "all"},
 	} {
@@ -155,6 +162,8 @@ const releasePush = `@id("rel") permit (principal, action == Action::"git.push",
 const reachPush = `@id("out") permit (principal, action == Action::"git.push", resource) when { ["a.example:443"].containsAll(context.egress) };`
 
 const waivePush = `@id("exec") permit (principal, action == Action::"git.push", resource) when { ["fs.exec"].containsAll(context.waivers) };`
+
+const openPush = `@id("open") permit (principal, action == Action::"git.push", resource) when { ["isolation"].containsAll(context.waivers) };`
 
 // waiving is a push whose cage lacks these.
 func waiving(what ...string) bailey.Request {

@@ -126,7 +126,7 @@ func (d dice) request(ids []string) (bailey.Request, question) {
 	}
 	if d.IntN(4) == 0 {
 		r.Egress = some(d, []string{"a.example:443", "*.b.example:443", "a"})
-		r.Waivers = some(d, []string{"fs.exec"})
+		r.Waivers = some(d, []string{"fs.exec", "isolation"})
 	}
 	for i, p := range some(d, w) {
 		r.Paths["p"+strconv.Itoa(i)] = p

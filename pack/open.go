@@ -1,0 +1,46 @@
+package pack
+
+import "github.com/goccy/go-yaml/ast"
+
+// NoIsolation is the waiver of a capability that runs without a cage.
+const NoIsolation = "isolation"
+
+// Uncaged reports whether nothing holds the tool: whatever its class says, it may do all that the gateway's user may.
+func (m *Capability) Uncaged() bool { return m.Isolation == Open }
+
+// Writes reports whether the tool may write a place that the call names.
+func (m *Capability) Writes() bool {
+	for _, in := range m.PathInputs() {
+		if in.Write {
+			return true
+		}
+	}
+	return m.Uncaged()
+}
+
+// open says what isolation none contradicts: what nothing but a cage gives, and what would come before anybody has said that
+// it may run without one. Egress, API and what a tool runs beside its own program say so themselves.
+func (r *reader) open(n ast.Node, m *manifest, at *nodes) {
+	if m.Isolation != Open {
+		return
+	}
+	s := &m.Sandbox
+	for _, f := range []struct {
+		what  string
+		there bool
+	}{
+		{"fs", len(s.Read)+len(s.Write)+len(s.Hide)+len(s.Libs)+len(s.Exec) > 0},
+		{"limits", s.Memory > 0 || s.Tasks > 0},
+		{"proc", s.Proc},
+	} {
+		if f.there {
+			r.fault(tokenOf(at.sandbox), "isolation none contradicts %s: only a cage of ours has it", f.what)
+		}
+	}
+	if len(m.Credentials) > 0 {
+		r.fault(tokenOf(n), "isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
+	}
+	if at.preview != nil {
+		r.fault(tokenOf(at.preview), "isolation none contradicts preview: it would run without a cage before anybody has said that it may")
+	}
+}
