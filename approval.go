@@ -50,7 +50,7 @@ type Question struct {
 	Session      SessionID    `json:"-"` // "" of a call that has none to come back in
 	Call         CapabilityID `json:"capability"`
 	Manifest     string       `json:"-"` // digest
-	Impact       string       `json:"-"` // side-effect class and reversibility
+	Impact       string       `json:"-"` // side-effect class and reversibility, and whether it runs without a cage
 	Inputs       []Input      `json:"-"` // by name
 	Resource     Target       `json:"-"`
 	Argv         []Shown      `json:"-"` // rendered once

@@ -67,6 +67,9 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 					if c.Isolation == string(pack.Agent) {
 						kind += ", the agent's own"
 					}
+					if c.Isolation == string(pack.Open) {
+						kind += ", without a cage"
+					}
 					if c.Absent {
 						kind += ", not installed"
 					}
@@ -101,6 +104,9 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 func started(c capability) string {
 	if c.Isolation == string(pack.Agent) {
 		return "the agent runs it itself, and the gate only decides"
+	}
+	if c.Isolation == string(pack.Open) {
+		return "runs " + c.Command + " without a cage, with all that its user may do: a rule has to let it, by the waiver " + pack.NoIsolation
 	}
 	return "runs " + c.Command
 }

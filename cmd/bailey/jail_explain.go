@@ -110,6 +110,10 @@ func (s *stack) cage(ctx context.Context, q gateway.Query, call bailey.Call) (an
 }
 
 func (a *app) explained(p cagePlan) {
+	if p.Kind == bailey.Uncaged {
+		fmt.Fprintf(a.stdout, "no cage: %s would run with all that its user may do\n", shown(p.Binary))
+		return
+	}
 	fmt.Fprintf(a.stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
 	for _, word := range []struct {
 		what string

@@ -92,21 +92,25 @@ func (a *app) repin(ctx context.Context, id string, yes bool) error {
 
 // changes is a look: which programs of a capability changed and ask.
 func (s *stack) changes(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
-	job, err := s.job(q)
+	job, pins, err := s.pinned(q)
 	if err != nil {
 		return nil, err
 	}
-	pins, err := s.pins.Changes(ctx, job)
-	return changed{OK: err == nil, Capability: job.Capability, Programs: pins}, err
+	programs, err := pins.Changes(ctx, job)
+	return changed{OK: err == nil, Capability: job.Capability, Programs: programs}, err
 }
 
-// job is a capability's without inputs: its programs do not depend on them.
-func (s *stack) job(q gateway.Query) (bailey.Job, error) {
+// pinned are a capability's job without inputs, for its programs do not depend on them, and the pins before what runs it.
+func (s *stack) pinned(q gateway.Query) (bailey.Job, *gateway.Pins, error) {
 	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 	if err != nil {
-		return bailey.Job{}, err
+		return bailey.Job{}, nil, err
 	}
-	return m.Job(nil, nil), nil
+	pins := s.pins
+	if m.Uncaged() {
+		pins = s.open
+	}
+	return m.Job(nil, nil), pins, nil
 }
 
 // acts are the operator verbs.
@@ -133,7 +137,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 }
 
 func (s *stack) repin(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
-	job, err := s.job(q)
+	job, pins, err := s.pinned(q)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +145,7 @@ func (s *stack) repin(ctx context.Context, q gateway.Query, from bailey.Call) (a
 	if err := json.Unmarshal([]byte(text(q.Args, "shown")), &r.Programs); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown", Err: err}
 	}
-	if err := s.pins.Repin(ctx, job, r); err != nil {
+	if err := pins.Repin(ctx, job, r); err != nil {
 		return nil, err
 	}
 	return changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Programs}, nil

@@ -69,7 +69,7 @@ func (h historian) past(r ledger.Record) policy.Past {
 	}
 	p.Request.Cage, p.Request.Absent, p.Request.Changed = o.Cage.Kind, o.Cage.Absent, o.Cage.Changed()
 	p.Request.Dir, p.Request.Restores, p.Request.Profile, p.Request.Environ = o.Cwd, o.Restored, o.Profile, o.Environment
-	p.Request.Waivers = m.Waivers()
+	p.Request.Waivers, p.Request.Writes = m.Waivers(), m.Uncaged()
 	if strings.Contains(o.Cwd, token) {
 		p.Hidden = append(p.Hidden, "dir")
 	}

@@ -113,7 +113,7 @@ func TestPublishedRefusals(t *testing.T) {
 		{"history.log", nil, bailey.Invalid, "the working directory holds no .git"},
 		{"disk.tree", nil, bailey.Invalid, "input /dir is missing"},
 		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test wants isolation microvm, which this gateway cannot give"},
-		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Unavailable, "wants isolation none, which this gateway cannot give"},
+		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"}, // in which nothing would hold it
 		{"jq.filter-file", map[string]any{"stdin": "notes"}, bailey.Invalid, "is a directory"},
 		{"jq.filter-file", map[string]any{"stdin": "/etc/passwd"}, bailey.Denied, "outside the workspace"},
 		{"helm.rollback", map[string]any{"release": "x"}, "", ""},

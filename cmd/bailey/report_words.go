@@ -53,7 +53,11 @@ func (c *reportedCall) ran() string {
 	if c.ExitCode != nil {
 		code = fmt.Sprintf(", exit code %d", *c.ExitCode)
 	}
-	return fmt.Sprintf("in the cage %s%s: %s", cmp.Or(c.Cage, "none"), code, cmp.Or(brief(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
+	where := "in the cage " + c.Cage
+	if c.Cage == bailey.Uncaged || c.Cage == "" {
+		where = "without a cage"
+	}
+	return fmt.Sprintf("%s%s: %s", where, code, cmp.Or(brief(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
 }
 
 func entries(c reportedCall) string {

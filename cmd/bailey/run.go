@@ -96,6 +96,9 @@ func (a *app) report(r gateway.Reply) error {
 	if r.Cage != nil && r.Cage.Lesser != "" && r.Executed && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, r.Cage.Lesser)
 	}
+	if r.Cage != nil && r.Cage.Kind == bailey.Uncaged && r.Executed && !a.json && !a.bare {
+		fmt.Fprintln(a.stderr, "bailey: it ran without a cage: nothing but policy held it")
+	}
 	if !a.json {
 		for _, line := range r.Refused {
 			fmt.Fprintf(a.stderr, "bailey: refused on the way out: %s\n", shown(line))

@@ -45,7 +45,8 @@ type stack struct {
 	sender  *notify.Sender // tells people of questions
 	cages   *jail.Jail
 	hooks   hookGate
-	pins    *gateway.Pins
+	pins    *gateway.Pins // before cages
+	open    *gateway.Pins // before what runs without one, for a manifest that wants so and a rule that lets it
 	gate    *gate.Gate
 	limit   *gateway.Limit // before the gate, for every door
 	gateway *gateway.Gateway
@@ -161,10 +162,15 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	if s.cages, err = openJail(masks, func(err error) { s.log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
+	none, err := jail.NewNone(jail.Config{Mask: masks})
+	if err != nil {
+		return nil, err
+	}
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
 	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches()), s.scribe.lore.Pins, s.scribe.note)
+	s.open = s.pins.Beside(none)
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
@@ -183,7 +189,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	s.gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
 		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
-		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Agent: gate.Own{}},
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
 	})
 	s.kill.Gate = s.gate
@@ -317,12 +323,20 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
-			ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
-			ReadOnly:    m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly,
+			ID: m.ID, Description: described(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
+			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(), // clients let that run unasked
 			Destructive: m.SideEffect == pack.Destructive,
 		})
 	}
 	return tools
+}
+
+// described is what agents are told of a capability: what nothing holds says so, whatever its author says of it.
+func described(m *pack.Capability) string {
+	if !m.Uncaged() {
+		return m.Description
+	}
+	return strings.TrimSpace(m.Description + "\n\nIt runs without a cage, with all that its user may do.")
 }
 
 // wanting reports whether a call needs what is not here: a broker to lend what it borrows, or the daemon that it asks.

@@ -17,7 +17,7 @@
 //	session "ID"
 //	capability "ID"
 //	manifest "DIGEST"
-//	impact "SIDE EFFECT, REVERSIBILITY"
+//	impact "SIDE EFFECT, REVERSIBILITY", and of a call that no cage would hold "runs without a cage, SIDE EFFECT, REVERSIBILITY"
 //	inputs N, then N lines in order of name: input "NAME" COMMITMENT "VALUE IN JSON"
 //	resource "KIND" "NAME"
 //	cwd COMMITMENT "PATH"

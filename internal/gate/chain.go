@@ -107,6 +107,9 @@ func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error)
 		if c.job.Dir != "" {
 			said += " in " + c.job.Dir
 		}
+		if c.run.Cage().Kind == bailey.Uncaged {
+			said += ", without a cage"
+		}
 	})
 	return said, err
 }

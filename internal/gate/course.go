@@ -209,7 +209,7 @@ func (c *course) request() bailey.Request {
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Waivers: c.manifest.Waivers(), Time: time.Now(), Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
+		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(), Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
 	}
 	for _, p := range c.places {
 		if p.Input != "" { // the workspace is r.Dir

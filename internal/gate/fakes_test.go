@@ -64,6 +64,7 @@ type world struct {
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
 	lesser  string // why the cage is a lesser one
+	bare    bool   // nothing holds a call
 	way     *fakeWay
 	scopes  []bailey.LeaseScope
 }
@@ -264,6 +265,12 @@ const chained = `
   - name: meek
     description: says less of itself than its step does
     backend: {type: workflow, steps: [{id: one, call: t.put, input: {word: x}}]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+  - name: opening
+    description: has a step that nothing holds
+    backend: {type: workflow, steps: [{id: one, call: t.bare}]}
     risk: low
     sideEffectClass: readOnly
     reversibility: readOnly
@@ -529,6 +536,9 @@ type fakeRun struct {
 }
 
 func (r *fakeRun) Cage() bailey.Cage {
+	if r.w.bare {
+		return bailey.Cage{Kind: bailey.Uncaged, BinaryDigest: r.w.binary}
+	}
 	cage := bailey.Cage{Kind: "full", Enforced: true, Layers: []string{"userns"}, PlanDigest: "d", BinaryDigest: r.w.binary, Plan: r.w.plan, Lesser: r.w.lesser}
 	if r.w.changed {
 		cage.Programs = []bailey.Program{{Path: "/bin/put", Copied: true, Was: "another"}}

@@ -12,7 +12,7 @@ import (
 // furnish opens the workspace where the tool runs there, and sees that the places hold what the manifest requires.
 func (c *course) furnish() error {
 	if c.manifest.Workspace() {
-		place, err := c.Places.Open(c.call, pack.PathInput{Dir: true}, "")
+		place, err := c.Places.Open(c.call, pack.PathInput{Dir: true, Write: c.manifest.Uncaged()}, "")
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/pack"
 )
 
 func of(id bailey.CapabilityID, input map[string]any) bailey.Call {
@@ -223,6 +224,50 @@ func TestNoRunner(t *testing.T) {
 		res := w.gate().Do(t.Context(), of(id, nil))
 		if bailey.KindOf(res.Err) != bailey.Unavailable || !strings.Contains(res.Err.Error(), "wants isolation") || bailey.HintOf(res.Err) == "" || res.Executed || w.happened("plan") {
 			t.Errorf("%s: %+v", id, res)
+		}
+	}
+}
+
+// TestUncagedIsSaid: whoever decides about a call that nothing would hold is told so: policy by a waiver, by what the call may
+// write and by the kind of its cage, a person in the question, of a step of a workflow too.
+func TestUncagedIsSaid(t *testing.T) {
+	for id, want := range map[bailey.CapabilityID]string{"t.bare": "runs without a cage, readOnly, readOnly", "t.opening": "one: t.bare: bare, without a cage"} {
+		w := newWorld(t)
+		w.bare = true
+		ask(w)
+		var seen []bailey.Request
+		decide := w.decide
+		w.decide = func(n int, r bailey.Request) bailey.Decision {
+			if r.Capability == "t.bare" {
+				seen = append(seen, r)
+			}
+			return decide(n, r)
+		}
+		var asked []string
+		given := w.answer
+		w.answer = func(q bailey.Question) bailey.Answer {
+			asked = append(asked, q.Impact)
+			for _, a := range q.Argv {
+				asked = append(asked, a.Text)
+			}
+			return given(q)
+		}
+		c := w.gate().Config
+		c.Runners = map[pack.Isolation]bailey.Runner{pack.Open: w}
+		g, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := g.Do(t.Context(), of(id, nil)); res.Err != nil || !slices.Contains(asked, want) {
+			t.Errorf("%s: %v, asked %q", id, res.Err, asked)
+		}
+		for _, r := range seen {
+			if !slices.Equal(r.Waivers, []string{"isolation"}) || !r.Writes || r.Cage != "none" {
+				t.Errorf("%s: policy sees %+v", id, r)
+			}
+		}
+		if len(seen) == 0 {
+			t.Errorf("%s: policy was not asked", id)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (c *course) question() bailey.Question {
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.cameFrom(),
 		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
-		Impact: fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility),
+		Impact: c.impact(),
 		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
 		EnvNames: names(c.job.Env), Contents: c.contents(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
 		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
@@ -44,6 +44,15 @@ func (c *course) question() bailey.Question {
 		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q
+}
+
+// impact is in words what the call does to the world, and before that whether anything holds it to its class.
+func (c *course) impact() string {
+	words := fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility)
+	if c.run.Cage().Kind == bailey.Uncaged {
+		return "runs without a cage, " + words
+	}
+	return words
 }
 
 // cameFrom is the session that the same call can come back in.

@@ -36,7 +36,12 @@ type Repin struct {
 // sees that, until an operator takes it as it is. It is safe for concurrent use.
 type Pins struct {
 	runner bailey.Runner
-	note   func(ctx context.Context, kind string, data any) error
+	*pinned
+}
+
+// pinned is what all Pins of a gateway know together: a program is the same one whatever runs it.
+type pinned struct {
+	note func(ctx context.Context, kind string, data any) error
 
 	mu    sync.Mutex // one record at a time; guards what follows
 	known Digests
@@ -67,8 +72,11 @@ func (d *Digests) Keep(pins ...Pin) {
 // NewPins knows what the ledger holds. note writes one event durably.
 func NewPins(runner bailey.Runner, known Digests, note func(context.Context, string, any) error) *Pins {
 	known.Programs, known.Commands = maps.Clone(known.Programs), maps.Clone(known.Commands)
-	return &Pins{runner: runner, note: note, known: known}
+	return &Pins{runner, &pinned{note: note, known: known}}
 }
+
+// Beside are the same pins before another runner.
+func (p *Pins) Beside(runner bailey.Runner) *Pins { return &Pins{runner, p.pinned} }
 
 // Plan has the runner plan and says in the cage what its programs were.
 func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {

@@ -67,7 +67,11 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	case err != nil:
 		return none, err
 	case in.Write && !roots.named:
-		return none, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: this home names no workspace, so your directory is only read", in.Name),
+		what := "input /" + in.Name
+		if in.Name == "" {
+			what = "the working directory"
+		}
+		return none, &bailey.Error{Kind: bailey.Denied, Message: what + ": this home names no workspace, so your directory is only read",
 			Hint: "a person can name the directory as a workspace: bailey init DIR"}
 	}
 	if in.Name == "" {

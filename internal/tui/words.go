@@ -79,7 +79,7 @@ func principal(p bailey.Principal) string {
 }
 
 func tonedImpact(impact string) tone {
-	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") {
+	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") || strings.Contains(impact, "without a cage") {
 		return warning
 	}
 	return plain
