@@ -227,7 +227,7 @@ var mutations = []struct {
 	{"what runs without a cage shows nothing before it may", "pack/open.go",
 		"	if at.preview != nil {", "	if false {", "./pack"},
 	{"what is injected stays outside", "internal/gate/way.go",
-		"		c.lease.Env[i] = w.Env + \"=\" + in.Placeholder\n", "", "./internal/gate"},
+		"		c.lease.Env[i] = w.Env + \"=\" + w.Inject.Shown(in.Placeholder)\n", "", "./internal/gate"},
 	{"whoever is asked is told where a credential goes", "internal/gate/course.go",
 		"		c.scopes[i].Inject = wants[i].Inject\n", "		_ = i\n", "./internal/gate"},
 	{"what is told of the outside is redacted", "internal/gate/way.go",
