@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/pack"
+	"bailey/packs"
+)
+
+// completionPatience bounds how long a shell waits for words while somebody types.
+const completionPatience = 300 * time.Millisecond
+
+// completed are the words of a verb that the home knows. A verb that is not here completes its verbs and flags, and files where it
+// takes arguments at all.
+var completed = map[string]func(*app, context.Context) []string{
+	"run": (*app).capabilityWords, "capabilities show": (*app).capabilityWords, "policy explain": (*app).capabilityWords,
+	"jail explain": (*app).capabilityWords, "pack repin": (*app).capabilityWords,
+	"approve": (*app).questionWords, "deny": (*app).questionWords, "approvals show": (*app).questionWords,
+	"grants revoke": (*app).grantWords, "profile show": (*app).profileWords, "profile use": (*app).profileWords,
+	"pack show": (*app).packWords, "pack uninstall": (*app).packWords,
+}
+
+// completion has the shell's completions ask the gateway that is there. None is started, nothing is written, and where there is
+// none what ships with Bailey is all that is known.
+func (a *app) completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range everyVerb(root) {
+		words, known := completed[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]
+		many := strings.Contains(cmd.Use, "…") || strings.Contains(cmd.Use, "...") && cmd.Name() == "use"
+		switch {
+		case known:
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, so string) ([]string, cobra.ShellCompDirective) {
+				if len(args) > 0 && !many {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return slices.DeleteFunc(words(a, cmd.Context()), func(w string) bool {
+					word, _, _ := strings.Cut(w, "\t")
+					return !strings.HasPrefix(word, so) || slices.Contains(args, word)
+				}), cobra.ShellCompDirectiveNoFileComp
+			}
+		case cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, " "):
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		if known && cmd.Flags().Lookup("input") != nil {
+			cmd.RegisterFlagCompletionFunc("input", a.inputWords)
+		}
+	}
+}
+
+// everyVerb lists all commands below one, without those that cobra adds.
+func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.Name() != "completion" && c.Name() != "help" {
+			all = append(append(all, c), everyVerb(c)...)
+		}
+	}
+	return all
+}
+
+// known asks the gateway of the home, if there is one.
+func known[T any](ctx context.Context, a *app, q gateway.Query) (answer T, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	defer cancel()
+	c, err := a.client()
+	if err != nil {
+		return answer, false
+	}
+	c.Start, c.Progress = nil, nil
+	return answer, c.Look(ctx, q, &answer) == nil
+}
+
+// offer is a word and what it stands for, as a shell shows it.
+func offer(word, why string) string {
+	return word + "\t" + cell(strings.Join(strings.Fields(why), " "))
+}
+
+func (a *app) capabilityWords(ctx context.Context) (words []string) {
+	if l, ok := known[capabilityList](ctx, a, gateway.Query{Verb: "capabilities"}); ok {
+		for _, c := range l.Capabilities {
+			if !c.Absent {
+				words = append(words, offer(string(c.ID), c.Description))
+			}
+		}
+		return words
+	}
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		return nil
+	}
+	for _, m := range catalog.All() {
+		words = append(words, offer(string(m.ID), m.Description))
+	}
+	return words
+}
+
+// inputWords are the inputs of the capability that stands on the line already.
+func (a *app) inputWords(cmd *cobra.Command, args []string, so string) ([]string, cobra.ShellCompDirective) {
+	if strings.Contains(so, "=") {
+		return nil, cobra.ShellCompDirectiveDefault // a file's name, for all that the shell knows
+	}
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	schema := a.schemaOf(cmd.Context(), args[0])
+	var s struct {
+		Properties map[string]struct{ Description string }
+		Required   []string
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	given, _ := cmd.Flags().GetStringArray("input")
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if !strings.HasPrefix(name, so) || slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, name+"=") }) {
+			continue
+		}
+		why := s.Properties[name].Description
+		if slices.Contains(s.Required, name) {
+			why = "(required) " + why
+		}
+		words = append(words, offer(name+"=", why))
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+func (a *app) schemaOf(ctx context.Context, id string) json.RawMessage {
+	if c, ok := known[capability](ctx, a, gateway.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
+		return c.InputSchema
+	}
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		return nil
+	}
+	m, err := catalog.Lookup(bailey.CapabilityID(id))
+	if err != nil {
+		return nil
+	}
+	return m.InputSchema()
+}
+
+func (a *app) questionWords(ctx context.Context) (words []string) {
+	l, _ := known[questionList](ctx, a, gateway.Query{Verb: "approvals"})
+	for _, q := range l.Approvals {
+		words = append(words, offer(string(q.ID), string(q.Call)))
+	}
+	return words
+}
+
+func (a *app) grantWords(ctx context.Context) (words []string) {
+	l, _ := known[grantList](ctx, a, gateway.Query{Verb: "grants"})
+	for _, g := range l.Grants {
+		words = append(words, offer(string(g.ID), string(g.Capability)))
+	}
+	return words
+}
+
+func (a *app) profileWords(ctx context.Context) (words []string) {
+	l, _ := known[profileList](ctx, a, gateway.Query{Verb: profilesLook})
+	for _, p := range l.Profiles {
+		words = append(words, p.Name)
+	}
+	return words
+}
+
+func (a *app) packWords(ctx context.Context) (words []string) {
+	l, _ := known[packRows](ctx, a, gateway.Query{Verb: packsLook})
+	for _, p := range l.Packs {
+		words = append(words, offer(p.Name, p.Description))
+	}
+	return words
+}
