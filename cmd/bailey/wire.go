@@ -378,6 +378,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":     s.search,
+		toolsLook:    s.exportTools,
 		judgeLook:    s.judge,
 		keptLook:     s.keptSession,
 		"changes":    s.changes,

@@ -13,7 +13,7 @@ import (
 	"bailey/packs"
 )
 
-// The table stands between these lines.
+// The table of packs stands between these lines, and another ends as it does.
 const (
 	tableBegins = "<!-- written by: go test ./internal/mcp -run TestTableOfPacks -update -->\n"
 	tableEnds   = "<!-- end of the table -->\n"
@@ -26,17 +26,28 @@ func TestTableOfPacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	heldTable(t, tableBegins, tableOf(t, slices.SortedStableFunc(slices.Values(all.All()), func(a, b *pack.Capability) int { return strings.Compare(a.Pack, b.Pack) })))
+}
+
+// TestTableOfExports holds what the formats of tools cost.
+func TestTableOfExports(t *testing.T) {
+	heldTable(t, "<!-- written by: go test ./internal/mcp -run TestTableOfExports -update -->\n", exportCosts(t))
+}
+
+// heldTable holds what stands in docs/packs.md behind a line.
+func heldTable(t *testing.T, line, want string) {
+	t.Helper()
 	path := filepath.Join("../..", "docs", "packs.md")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begins := strings.Cut(string(data), tableBegins)
+	before, rest, begins := strings.Cut(string(data), line)
 	_, after, ends := strings.Cut(rest, tableEnds)
 	if !begins || !ends {
-		t.Fatalf("%s lacks the lines %q and %q", path, tableBegins, tableEnds)
+		t.Fatalf("%s lacks the lines %q and %q", path, line, tableEnds)
 	}
-	text := before + tableBegins + tableOf(t, slices.SortedStableFunc(slices.Values(all.All()), func(a, b *pack.Capability) int { return strings.Compare(a.Pack, b.Pack) })) + tableEnds + after
+	text := before + line + want + tableEnds + after
 	switch {
 	case text == string(data):
 	case *update:
@@ -44,8 +55,28 @@ func TestTableOfPacks(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the table of %s is not what the packs say: go test ./internal/mcp -run TestTableOfPacks -update", path)
+		t.Errorf("a table of %s is not what the packs say: go test ./internal/mcp -run %s -update", path, t.Name())
 	}
+}
+
+// builtIn are the tools of all packs that ship.
+func builtIn(t *testing.T) (tools []Tool) {
+	t.Helper()
+	all, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.All() {
+		if m.Isolation != pack.Agent { // what agents do by themselves is in no list
+			tools = append(tools, toolOf(m))
+		}
+	}
+	return tools
+}
+
+func toolOf(m *pack.Capability) Tool {
+	return Tool{ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(),
+		ReadOnly: m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly, Destructive: m.SideEffect == pack.Destructive}
 }
 
 // tableOf is one of all packs, in their order, each with what all of it costs.
@@ -99,8 +130,7 @@ func tokens(t *testing.T, m *pack.Capability) int {
 	if m.Isolation == pack.Agent {
 		return 0
 	}
-	tool, err := describe(strings.ReplaceAll(string(m.ID), ".", "_"), Tool{ID: m.ID, Description: m.Description, InputSchema: m.InputSchema(),
-		ReadOnly: m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly, Destructive: m.SideEffect == pack.Destructive})
+	tool, err := describe(strings.ReplaceAll(string(m.ID), ".", "_"), toolOf(m))
 	if err != nil {
 		t.Fatal(err)
 	}

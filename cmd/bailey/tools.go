@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/mcp"
+)
+
+// toolsLook has the definitions of the tools that an agent would be told of.
+const toolsLook = "tools"
+
+func (a *app) toolsVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "tools", Short: "What agents are told of, for those that speak no MCP"}
+	var format string
+	export := &cobra.Command{
+		Use: "export", Short: "Write the tools down as a model's interface takes them", Args: cobra.NoArgs,
+		Long: `Write down the tools that an agent would be told of now, as JSON that a model's interface takes for its tools.
+
+Formats: claude, openai and gemini have a definition for each capability, two-tool has one that searches and one that calls.
+The capability of a tool is its name with the first _ as a dot. A call of it is: bailey run CAPABILITY --json, and a search is:
+bailey capabilities search --json`,
+		Example: "  bailey tools export --format openai > tools.json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := gateway.Query{Verb: toolsLook, Args: map[string]any{"format": format}}
+			return look(cmd.Context(), a, q, func(tools json.RawMessage) { fmt.Fprintln(a.stdout, indent(tools)) })
+		},
+	}
+	export.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")
+	export.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(mcp.Formats(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(export)
+	return cmd
+}
+
+func (s *stack) exportTools(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	return mcp.Export(doorOfMCP{s}.Tools(ctx, from.Principal), text(q.Args, "format"))
+}
