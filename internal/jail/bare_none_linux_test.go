@@ -152,7 +152,7 @@ sleep 300 & echo $!
 `
 	for name, last := range map[string]string{"time is up": "while :; do sleep 300; done", "it ends": "exit 0"} {
 		t.Run(name, func(t *testing.T) {
-			job := bailey.Job{Command: "bash", Args: []string{"-c", brood + last}, Timeout: 700 * time.Millisecond}
+			job := bailey.Job{Command: "bash", Args: []string{"-c", brood + last}, Timeout: 2 * time.Second} // to begin in, on a busy machine
 			if last == "exit 0" {
 				job.Timeout = time.Minute
 			}

@@ -66,7 +66,7 @@ func TestLesserTimeout(t *testing.T) {
 	j := lesserJail(t, Config{})
 	dir := j.open(t, true)
 	file := filepath.Join(dir, "beat")
-	job := bailey.Job{Timeout: 700 * time.Millisecond, Places: shown(t, dir, true)}
+	job := bailey.Job{Timeout: 2 * time.Second, Places: shown(t, dir, true)} // to begin in, on a busy machine
 	begin := time.Now()
 	r := ask(t, j, job, "deaf", file).must(t)
 	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+5*time.Second {
@@ -87,7 +87,7 @@ func TestLesserUrgesAll(t *testing.T) {
 	j := lesserJail(t, Config{})
 	dir := j.open(t, true)
 	script := `setsid sh -c 'trap "echo gone > ` + dir + `/told; exit" TERM; echo up > ` + dir + `/up; while :; do sleep 0.05; done' & trap "" TERM; while :; do sleep 0.05; done`
-	job := bailey.Job{Command: "/bin/sh", Args: []string{"-c", script}, Timeout: time.Second, Places: shown(t, dir, true),
+	job := bailey.Job{Command: "/bin/sh", Args: []string{"-c", script}, Timeout: 3 * time.Second, Places: shown(t, dir, true),
 		Exec: []string{"/bin/sh", "setsid", "sleep"}}
 	if r := ask(t, j, job).must(t); !r.exit.TimedOut {
 		t.Errorf("%+v", r)

@@ -109,7 +109,7 @@ func TestGentleEnd(t *testing.T) {
 	}{
 		{"tidy", bailey.Gentle{Cause: stop}, 7, nil, 0},
 		{"tidy", stop, 137, stop, 0},
-		{"deaf", bailey.Gentle{Cause: stop}, 137, stop, grace},
+		{"deafsaid", bailey.Gentle{Cause: stop}, 137, stop, grace},
 	} {
 		t.Run(fmt.Sprintf("%s %T", c.verb, c.cause), func(t *testing.T) {
 			r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{c.verb, "/tmp/beat"}})
@@ -120,10 +120,7 @@ func TestGentleEnd(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var begin time.Time
 			stop := sync.OnceFunc(func() { begin = time.Now(); cancel(c.cause) })
-			if c.verb == "deaf" { // and says nothing
-				time.AfterFunc(500*time.Millisecond, stop)
-			}
-			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil }) // tidy says that it waits
+			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil }) // each says when it waits
 			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out})
 			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+5*time.Second {
 				t.Errorf("%+v, %v after %v", exit, err, took)

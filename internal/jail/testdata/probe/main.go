@@ -82,6 +82,7 @@ var verbs = map[string]func([]string){
 	"daemon":   func(a []string) { say(spawn(nil, "beat", a[0])); waitFor(a[0]) },
 	"hold":     func(a []string) { say(spawn(os.Stdout, "beat", a[0])); waitFor(a[0]) },
 	"deaf":     func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
+	"deafsaid": func(a []string) { signal.Ignore(syscall.SIGTERM); fmt.Println("waiting"); beat(a) },
 	"tidy":     tidy,
 	"attack":   func([]string) { attack() },
 	"bomb":     func([]string) { bomb() },
