@@ -35,7 +35,7 @@ func TestGatewayTerminated(t *testing.T) {
 	caged := below(t, gate.Process.Pid)
 	gate.Process.Signal(syscall.SIGTERM)
 	var late []byte
-	late, err := y.command(y.program, "run", "system.echo", "-i", "message=late").CombinedOutput() // while it ends, or just after
+	late, err := y.command(y.program, "run", "system.echo", "-i", "message=late").CombinedOutput()                                 // while it ends, or just after
 	if err != nil && !strings.Contains(string(late), "may have run") || err == nil && !strings.HasSuffix(string(late), "late\n") { // it may say that it waits
 		t.Errorf("a call while the gateway ends: %v %s", err, late)
 	}
