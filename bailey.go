@@ -68,6 +68,9 @@ type Call struct {
 	// Stdout and Stderr, when set, receive the redacted output as it comes, and the Result keeps
 	// none of it. When nil the Result holds it, at most [OutputCap] bytes each.
 	Stdout, Stderr io.Writer
+	// Whole lifts [OutputCap] from what Stdout and Stderr receive, where no hook holds it back. Budgets bound it, and the
+	// receipt keeps as much as ever.
+	Whole bool
 }
 
 // Within says of which workflow a call is a step, and what a person granted of it with the workflow.

@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"io"
+	"math"
 
 	"bailey"
 )
@@ -16,8 +17,9 @@ import (
 type capture struct {
 	redact RedactingWriter
 	limit  *limited
-	kept   []byte // when the call has no writer of its own, after Close
-	seen   int64  // bytes the tool wrote
+	keep   *limited // what of it the receipt keeps; nil while the call has no writer of its own
+	kept   []byte   // when the call has no writer of its own, after Close
+	seen   int64    // bytes the tool wrote
 	cut    bool
 	buf    bytes.Buffer
 	passed bool // the call has a writer of its own
@@ -31,9 +33,13 @@ func (c *course) capture(to io.Writer, more func(n int)) *capture {
 		to = &p.buf
 	} else {
 		p.passed = true
-		to = io.MultiWriter(to, &p.buf)
+		p.keep = &limited{w: &p.buf, left: bailey.OutputCap}
+		to = io.MultiWriter(to, p.keep)
 	}
 	p.limit = &limited{w: to, left: bailey.OutputCap}
+	if p.passed && c.call.Whole {
+		p.limit.left = math.MaxInt
+	}
 	if _, workflow := c.run.(*chain); workflow {
 		p.redact = clean{p.limit}
 	} else {
@@ -57,7 +63,7 @@ func (p *capture) Write(b []byte) (int, error) {
 // Close flushes what the redactor held back.
 func (p *capture) Close() error {
 	err := p.redact.Close()
-	if p.cut = p.limit.cut; !p.passed {
+	if p.cut = p.limit.cut || p.keep != nil && p.keep.cut; !p.passed {
 		p.kept = p.buf.Bytes()
 	}
 	return err

@@ -67,7 +67,7 @@ func (c *course) stdin() (r io.Reader, shut func(), err error) {
 // promise judges what the tool wrote, as the caller gets it, by what the manifest says of that. The text stays in any case.
 func (c *course) promise(context.Context) error {
 	switch {
-	case c.manifest.OutputSchema() == nil:
+	case c.manifest.OutputSchema() == nil, c.call.Whole: // who has the tool's own bytes is promised nothing else
 	case c.stdout.cut:
 		return c.manifest.Cut()
 	default:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bailey/internal/command"
+	"bailey/pack"
 )
 
 // nothing are programs that do nothing to anything.
@@ -61,12 +62,11 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	case slices.Contains(nothing, k.Words[0]):
 		return append(parts, part{id: read, dir: start, input: map[string]any{"path": dir}})
 	}
-	for _, m := range c.Catalog() {
-		inputs, ok := m.Match(k.Words)
-		if !ok || len(m.Wants()) > 0 || len(m.Waivers()) > 0 { // in a cage it has what it is lent, and runs what is there; out here it has all that is the user's
+	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
+		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 { // in a cage it has what it is lent, and runs what is there; out here it has all that is the user's
 			continue
 		}
-		for _, in := range inputs {
+		for _, in := range m.Inputs {
 			for _, p := range m.PathInputs() { // as the shell's child will find it, links before ..
 				if v, ok := in[p.Name].(string); ok {
 					in[p.Name] = follow(dir, v)
@@ -204,10 +204,11 @@ func pieces(text string) []string {
 // Verbs of bailey that agents may use: they call, look or stop. All others are an operator's.
 var open = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session", "--version", "--help", "-h",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
-	"budget show", "jail explain", "pack list", "pack show"}
+	"budget show", "jail explain", "pack list", "pack show",
+	"shim list", "shim activate"}
 
 // operators are words by which an operator's verb is known even where bailey is not the program that is started.
-var operators = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "jail", "token", "agent", "receipts", "hooks", "sandbox", "source", "redact", "gateway", "notify", "tui", "audit", "approvals", "bench"}
+var operators = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "jail", "token", "agent", "receipts", "hooks", "sandbox", "source", "redact", "gateway", "notify", "tui", "audit", "approvals", "bench", "shim"}
 
 // operator is the verb of Bailey's that a command would run and that is an operator's, "" where there is none.
 func operator(k command.Command) string {

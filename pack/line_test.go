@@ -1,0 +1,89 @@
+package pack_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey/pack"
+	"bailey/packs"
+)
+
+func builtin(t testing.TB) []*pack.Capability {
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(catalog.All(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
+}
+
+// TestMeanings: a line means one capability or none, and what comes near to it is named by how much they share.
+func TestMeanings(t *testing.T) {
+	list := builtin(t)
+	for _, c := range []struct{ line, means, near string }{
+		{"git status", "git.status", "git.status"},
+		{"git log -5", "git.log", "git.log"},
+		{"/usr/bin/git status", "git.status", "git.status"},
+		{"./git status", "", ""},
+		{"git rebase -i", "", "git.add"},
+		{"git commit --amend", "", "git.commit"},
+		{"git log --output=x", "", "git.log"},
+		{"git -C / status", "", "git.add"},
+		{"git status --", "git.status", "git.status"},
+		{"no-such x", "", ""},
+	} {
+		argv := strings.Fields(c.line)
+		var ids, near []string
+		for _, m := range pack.Meanings(list, argv) {
+			ids = append(ids, string(m.ID))
+		}
+		for _, m := range pack.Near(list, argv) {
+			near = append(near, string(m.ID))
+		}
+		if got := strings.Join(ids, " "); got != c.means {
+			t.Errorf("%s means %q, want %q", c.line, got, c.means)
+		}
+		if c.near == "" && len(near) > 0 || c.near != "" && !slices.Contains(near, c.near) || len(near) > 5 {
+			t.Errorf("%s is near %v, want %q", c.line, near, c.near)
+		}
+	}
+	if pack.Meanings(list, nil) != nil || pack.Near(list, nil) != nil {
+		t.Error("no words mean something")
+	}
+}
+
+// FuzzMeanings: no line breaks the matcher, and each word that it takes for an input stood in the line or is the manifest's own.
+func FuzzMeanings(f *testing.F) {
+	list := builtin(f)
+	for _, line := range []string{"git\x00status", "git\x00log\x00-5", "git\x00commit\x00-m\x00a\nb\x00--\x00-x", "git\x00add\x00--\x00-u", "docker\x00run\x00-it", "git\x00log\x00-", "\x00", "git\x00log\x00--format="} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		argv := strings.Split(line, "\x00")
+		for _, m := range pack.Meanings(list, argv) {
+			if len(m.Inputs) == 0 || len(m.Inputs) > 16 {
+				t.Fatalf("%q: %d inputs of %s", argv, len(m.Inputs), m.ID)
+			}
+			for _, word := range argv[1:] { // an option that nobody declared is never taken for less than it is
+				if word == "--no-such-option" && !slices.Contains(argv[:slices.Index(argv, word)], "--") && !taken(m.Inputs, word) {
+					t.Fatalf("%q was passed over by %s", argv, m.ID)
+				}
+			}
+		}
+		if near := pack.Near(list, argv); len(near) > 5 {
+			t.Fatalf("%d are near", len(near))
+		}
+	})
+}
+
+func taken(inputs []map[string]any, word string) bool {
+	for _, in := range inputs {
+		for _, v := range in {
+			list, _ := v.([]any)
+			if v == word || slices.Contains(list, any(word)) {
+				return true
+			}
+		}
+	}
+	return false
+}
