@@ -98,6 +98,7 @@ func examine(ctx context.Context, home gateway.Home) (findings, error) {
 	found = append(found, examineProfiles(home, s)...)
 	found = append(found, examineBroker(s)...)
 	found = append(found, examineNotify(s)...)
+	found = append(found, examineShims(home)...)
 	cages, tools := examineCages(ctx)
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))

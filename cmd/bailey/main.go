@@ -42,6 +42,9 @@ func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
 	ctx, stop := untilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if len(os.Args) > 2 && os.Args[1] == asTool { // before any word of the tool's is taken for one of ours
+		os.Exit(runAsTool(ctx, stop, os.Args[2], os.Args[3:]))
+	}
 	os.Exit(run(ctx, stop, os.Args[1:]))
 }
 
@@ -152,7 +155,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
-		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
 		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
 	a.completion(root)
 	groups(root)

@@ -119,6 +119,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[jailRunEvent] = s.jailRun
 	acts[wrapStart], acts[wrapRefused], acts[wrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
 	acts[repinAct] = s.repin
+	acts[shimInstallEvent], acts[shimUninstallEvent] = s.shimmed, s.shimmed
 	acts[packOnboardEvent] = s.packOnboard
 	acts[gateway.ProfileEvent] = s.applyProfiles
 	acts[forgetAct] = s.forget

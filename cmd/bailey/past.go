@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
 	"bailey/pack"
@@ -138,7 +139,7 @@ func (h historian) input(p *policy.Past, m *pack.Capability, in *bailey.Intent) 
 		p.Hidden = append(p.Hidden, "input")
 	}
 	var err error
-	if p.Request.Input, err = m.Check(given, in.Door == "cli"); err != nil {
+	if p.Request.Input, err = m.Check(given, in.Door == "cli" || in.Door == gateway.ShimDoor); err != nil {
 		if len(p.Hidden) > 0 {
 			return pastSecret
 		}

@@ -56,3 +56,6 @@ func cpuTime() time.Duration {
 func managedDirs() []string {
 	return []string{"/etc/claude-code", "/Library/Application Support/ClaudeCode"}
 }
+
+// startsScripts: the kernel starts a file by the program that its first line names.
+const startsScripts = true

@@ -58,3 +58,6 @@ func cpuTime() time.Duration {
 
 // managedDirs are where whoever runs a machine keeps settings of Claude Code's.
 func managedDirs() []string { return []string{`C:\Program Files\ClaudeCode`} }
+
+// startsScripts: Windows goes by the ends of names.
+const startsScripts = false

@@ -45,6 +45,7 @@ type status struct {
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
+	Shims     []shim                `json:"shims,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
 }
 
@@ -116,6 +117,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil {
 				s = stopped(home, walled)
 			}
+			s.Shims, _ = shims(home) // the doctor says why they cannot be read
 			s.Agents = tryAgents(cmd.Context(), s.Agents, here, s.Running, false)
 			if err != nil && s.Agents[0].State != confinedState {
 				return err
@@ -238,6 +240,12 @@ func (s status) words(out io.Writer) error {
 		line("agent", "%s: %s", cell(agent.Agent), shown(agent.Words))
 		if agent.Cure != "" {
 			line("", "→ %s", shown(agent.Cure))
+		}
+	}
+	for _, one := range s.Shims {
+		if one.State != "ok" {
+			line("shim", "%s is %s: %s", cell(one.Name), one.State, shown(one.Why))
+			line("", "→ %s", shown(one.Cure))
 		}
 	}
 	if s.Workspace != "" {

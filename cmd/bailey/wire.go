@@ -380,6 +380,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"search":     s.search,
 		toolsLook:    s.exportTools,
 		judgeLook:    s.judge,
+		shimLook:     s.mean,
 		keptLook:     s.keptSession,
 		"changes":    s.changes,
 		"status":     s.status,

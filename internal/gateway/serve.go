@@ -15,6 +15,9 @@ import (
 	"bailey/internal/peer"
 )
 
+// ShimDoor is what receipts call the door of a tool's own name.
+const ShimDoor = "shim"
+
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
@@ -181,6 +184,9 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	}
 	if q.Call.Stream {
 		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
+	}
+	if call.Whole = q.Call.Shim; call.Whole && call.Door == "cli" {
+		call.Door = ShimDoor
 	}
 	go untilGone(conn, cancel)
 	conn.WriteJSON(frameResult, NewReply(g.Gate.Do(ctx, call)))

@@ -49,6 +49,7 @@ type CallQuery struct {
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Wait       bool                `json:"wait,omitempty"`
 	Stream     bool                `json:"stream,omitempty"` // send output as it comes
+	Shim       bool                `json:"shim,omitempty"`   // it was called by the tool's own name: all output, however much
 }
 
 // Notice says which question a call waits for.

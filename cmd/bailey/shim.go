@@ -1,0 +1,355 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/pack"
+)
+
+// A shim is a file of one line in the home: the kernel starts this program by it (execve(2), interpreter scripts), with no
+// shell between, and names the file that was called. That costs one more open than a link would, and unlike one it does
+// not go by argv[0], which is whatever the caller says: a copy of bailey under another name is still bailey.
+
+// asTool is the word on that line. Linux passes on one word and no more.
+const asTool = "as-tool"
+
+// maxInterpreter bounds the line, in bytes: Linux has read 128 until 5.1, and reads 256 since (BINPRM_BUF_SIZE).
+const maxInterpreter = 127
+
+const (
+	shimInstallEvent   = "shim.install"
+	shimUninstallEvent = "shim.uninstall"
+)
+
+// shim is one of them as it stands.
+type shim struct {
+	Name  string `json:"name"`
+	Path  string `json:"path"`
+	Tool  string `json:"tool,omitempty"` // what PATH has of that name without shims
+	State string `json:"state"`          // ok, inactive, shadowed, stale
+	Why   string `json:"why,omitempty"`
+	Cure  string `json:"cure,omitempty"`
+}
+
+type shimList struct {
+	Dir   string `json:"dir"`
+	Shims []shim `json:"shims"`
+}
+
+func (a *app) shimVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "shim", Short: "Make a tool's own name a call through the gate"}
+	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", shimInstallEvent, installShim),
+		a.shimChange("uninstall", "Take a tool's name out of the home's shims", shimUninstallEvent, uninstallShim), a.shimListVerb(), a.shimActivate())
+	return cmd
+}
+
+func (a *app) shimChange(verb, short, event string, change func(gateway.Home, string) error) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
+		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + event + " comes first.",
+		RunE: func(cmd *cobra.Command, tools []string) error {
+			op, err := a.operator("shim "+verb, yes)
+			if err != nil {
+				return err
+			}
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			for _, t := range tools {
+				if err := changeable(home, t); err != nil {
+					return err
+				}
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if err := act(cmd.Context(), c, op, event, map[string]any{"tools": tools}, &struct{}{}); err != nil {
+				return err
+			}
+			for _, t := range tools {
+				if err := change(home, t); err != nil {
+					return err
+				}
+			}
+			if a.json {
+				return a.print(map[string]any{"ok": true, "dir": shimDir(home), "tools": tools})
+			}
+			fmt.Fprintf(a.stdout, "%sed %s\n", verb, strings.Join(tools, ", "))
+			if verb == "install" {
+				fmt.Fprintln(a.stdout, "  bailey shim activate bash prints the line that puts them first in PATH")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "beside BAILEY_OPERATOR=1, where there is no terminal")
+	return cmd
+}
+
+func (a *app) shimListVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the home's shims and how each stands", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			list, err := shims(home)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(shimList{shimDir(home), list})
+			}
+			w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			for _, s := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, shown(s.Why))
+				if s.Cure != "" {
+					fmt.Fprintf(w, "\t\t→ %s\n", shown(s.Cure))
+				}
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (a *app) shimActivate() *cobra.Command {
+	return &cobra.Command{
+		Use: "activate bash|zsh|fish", Short: "Print the line that puts the shims first in PATH",
+		Long:    "Print the line that puts the shims first in PATH. Where they are first already it does nothing.",
+		Example: "  eval \"$(bailey shim activate bash)\"\n  bailey shim activate fish | source",
+		Args:    oneArg("a shell: bash, zsh or fish"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			home, err := gateway.FindHome()
+			if err != nil {
+				return err
+			}
+			line, err := activation(shimDir(home), args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(map[string]any{"ok": true, "line": line})
+			}
+			fmt.Fprintln(a.stdout, line)
+			return nil
+		},
+	}
+}
+
+func shimDir(home gateway.Home) string { return filepath.Join(string(home), "shims") }
+
+func activation(dir, shell string) (string, error) {
+	if strings.ContainsAny(dir, ":\\\n") {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("PATH cannot hold %q", dir), Hint: "set BAILEY_HOME to a directory without a colon or a backslash in its name"}
+	}
+	dir = shellWord(dir)
+	switch shell {
+	case "bash", "zsh":
+		return fmt.Sprintf(`case "$PATH:" in %s:*) ;; *) export PATH=%s:"$PATH" ;; esac`, dir, dir), nil
+	case "fish":
+		return fmt.Sprintf(`test "$PATH[1]" = %s; or set -gx PATH %s $PATH`, dir, dir), nil
+	}
+	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no line is known for %q", shell), Hint: "it is one of bash, zsh and fish; in others put " + dir + " first in PATH"}
+}
+
+// changeable refuses a name that is no file's, and one that stands for what somebody else put there.
+func changeable(home gateway.Home, tool string) error {
+	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
+	}
+	path := filepath.Join(shimDir(home), tool)
+	if _, ours, err := interpreter(path); err == nil && !ours {
+		return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no shim of ours", Hint: "move it away, then do it again"}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &bailey.Error{Kind: bailey.Conflict, Message: path + " cannot be read", Hint: "move it away, then do it again", Err: err}
+	}
+	return nil
+}
+
+// interpreter reads which program a shim starts. A link is never ours.
+func interpreter(path string) (program string, ours bool, err error) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxInterpreter+2))
+	if err != nil {
+		return "", false, err
+	}
+	program, begun := strings.CutPrefix(string(text), "#!")
+	program, ended := strings.CutSuffix(program, " "+asTool+"\n")
+	return program, begun && ended && !strings.Contains(program, "\n"), nil
+}
+
+func installShim(home gateway.Home, tool string) error {
+	line, err := shimLine()
+	if err != nil {
+		return err
+	}
+	root, err := home.Dir("shims")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return gateway.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
+}
+
+// shimLine is the one line of every shim.
+func shimLine() (string, error) {
+	if !startsScripts {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "this system starts no program by the first line of a file", Hint: "use bailey run"}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	line := "#!" + self + " " + asTool + "\n"
+	if strings.ContainsAny(self, " \t\n") || len(line) > maxInterpreter {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter),
+			Hint: "install bailey at a shorter path without blanks, such as /usr/local/bin/bailey"}
+	}
+	return line, nil
+}
+
+func uninstallShim(home gateway.Home, tool string) error {
+	err := os.Remove(filepath.Join(shimDir(home), tool))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no shim %q", tool), Hint: "bailey shim list has those there are"}
+	}
+	if err == nil {
+		os.Remove(shimDir(home)) // the last one; it stays where something is in it
+	}
+	return err
+}
+
+// shims are those of the home, by name.
+func shims(home gateway.Home) ([]shim, error) {
+	list := []shim{}
+	entries, err := os.ReadDir(shimDir(home))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	active := slices.ContainsFunc(dirs, func(d string) bool { return sameFile(d, shimDir(home)) })
+	for _, e := range entries {
+		s := shim{Name: e.Name(), Path: filepath.Join(shimDir(home), e.Name()), State: "ok"}
+		program, ours, err := interpreter(s.Path)
+		if err != nil || !ours {
+			continue
+		}
+		first := ""
+		for _, d := range dirs {
+			info, err := os.Stat(filepath.Join(d, s.Name))
+			if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				continue
+			}
+			if first == "" {
+				first = filepath.Join(d, s.Name)
+			}
+			if !sameFile(d, shimDir(home)) {
+				s.Tool = filepath.Join(d, s.Name)
+				break
+			}
+		}
+		switch {
+		case !sameFile(program, self):
+			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this is "+self, "bailey shim install "+s.Name
+		case !active:
+			s.State, s.Why, s.Cure = "inactive", "the shims are not on this PATH", "bailey shim activate bash|zsh|fish prints the line that puts them there"
+		case !sameFile(first, s.Path):
+			s.State, s.Why, s.Cure = "shadowed", first+" comes first on this PATH", "put "+shimDir(home)+" first in PATH: bailey shim activate"
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// examineShims is the doctor's word on them; where there are none it has none.
+func examineShims(home gateway.Home) (found []finding) {
+	list, err := shims(home)
+	if err != nil {
+		return []finding{{"shims", warning, "read " + shimDir(home) + ": " + err.Error(), "chmod 700 it, or move it away"}}
+	}
+	for _, s := range list {
+		switch s.State {
+		case "ok":
+			found = append(found, finding{"shim " + s.Name, good, "PATH leads to it, and it starts this bailey", ""})
+		case "inactive":
+			found = append(found, finding{"shim " + s.Name, info, s.Why, s.Cure})
+		default:
+			found = append(found, finding{"shim " + s.Name, warning, s.Why, s.Cure})
+		}
+	}
+	return found
+}
+
+// shimmed notes what an operator does with shims, before it is done. Only tools that a pack knows may be installed.
+func (s *stack) shimmed(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+	tools, err := lineOf(q.Args["tools"])
+	if err != nil {
+		return nil, err
+	}
+	if q.Verb == shimInstallEvent {
+		known := shimmable(s.shelf.Catalog().All())
+		for _, t := range tools {
+			if !slices.Contains(known, t) {
+				return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t), Hint: "packs know " + strings.Join(known, ", ") + "; bailey pack onboard makes one for another tool"}
+			}
+		}
+	}
+	return struct{}{}, s.scribe.note(ctx, q.Verb, map[string]any{"tools": tools, "operator": q.Operator, "person": from.Principal.Person})
+}
+
+// shimmable are the tools of which a command line can be a call.
+func shimmable(list []*pack.Capability) (tools []string) {
+	for _, m := range list {
+		if m.Isolation == pack.Agent {
+			continue
+		}
+		for _, words := range m.ArgvPattern() {
+			tool, _, _ := strings.Cut(words, " ")
+			tools = append(tools, tool)
+		}
+	}
+	slices.Sort(tools)
+	return slices.Compact(tools)
+}
+
+// lineOf reads a list of texts as it crosses the socket.
+func lineOf(v any) ([]string, error) {
+	b, err := json.Marshal(v)
+	var list []string
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil || len(list) == 0 {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop", Err: err}
+	}
+	return list, nil
+}
