@@ -59,7 +59,7 @@ func hireClaude(t *testing.T, u *user) agent {
 	}
 	go func() { c.gone <- c.cmd.Wait() }()
 	t.Cleanup(func() { c.cmd.Process.Kill() })
-	for _, name := range c.hear().Tools {
+	for _, name := range c.hear(patience).Tools {
 		if name, ok := strings.CutPrefix(name, prefix); ok {
 			c.offered = append(c.offered, name)
 		}
@@ -67,14 +67,14 @@ func hireClaude(t *testing.T, u *user) agent {
 	return c
 }
 
-func (c *claude) hear() scripted.Turn {
+func (c *claude) hear(wait time.Duration) scripted.Turn {
 	c.t.Helper()
 	select {
 	case now := <-c.model.heard:
 		return now
 	case err := <-c.gone:
 		c.t.Fatalf("claude ended: %v\n%s", err, c.out)
-	case <-time.After(patience):
+	case <-time.After(wait):
 		c.t.Fatal("claude says nothing")
 	}
 	return scripted.Turn{}
@@ -86,7 +86,7 @@ func (c *claude) call(tool string, input map[string]any) scripted.Answer {
 	c.t.Helper()
 	c.calls++
 	c.model.says <- scripted.Reply{ID: fmt.Sprintf("toolu_%04d", c.calls), Tool: prefix + tool, Input: input}
-	return c.hear().Answer
+	return c.hear(patienceFor(tool)).Answer
 }
 
 // init writes Claude Code's configuration for the project, or takes it away again.
@@ -144,7 +144,7 @@ func (p *plainClient) tools() (names []string) {
 }
 
 func (p *plainClient) call(tool string, input map[string]any) scripted.Answer {
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), patienceFor(tool))
 	defer cancel()
 	res, err := p.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: input})
 	if err != nil {

@@ -5,14 +5,23 @@ package day
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"bailey/test/scripted"
 )
 
-// patience bounds every wait: for the agent's next word, for a gateway to be gone.
-const patience = 40 * time.Second
+// patience bounds every wait: for the agent's next word, for a gateway to be gone. Builds of a project that nobody has built
+// before have buildPatience, on a busy machine too.
+const patience, buildPatience = 40 * time.Second, 4 * time.Minute
+
+func patienceFor(tool string) time.Duration {
+	if strings.HasPrefix(tool, "go_") {
+		return buildPatience
+	}
+	return patience
+}
 
 // A model is the far end of the agent's conversation: it says what the story has it say, and hands over what the agent sent back.
 type model struct {

@@ -46,7 +46,7 @@ func (d *day) walled() {
 	}
 	go func() { in.gone <- in.cmd.Wait() }()
 	d.t.Cleanup(func() { in.cmd.Process.Kill() })
-	in.hear()
+	in.hear(patience)
 
 	in.wants(false, "Read", map[string]any{"file_path": filepath.Join(work, "sum.sh")}, "$1 - $2")
 	in.wants(false, "Write", map[string]any{"file_path": filepath.Join(work, "sum.sh"), "content": "echo $(($1 + $2))\n"})
@@ -98,7 +98,7 @@ func (in *insider) try(tool string, input map[string]any) scripted.Answer {
 	in.t.Helper()
 	in.calls++
 	in.model.says <- scripted.Reply{ID: fmt.Sprintf("toolu_wall_%04d", in.calls), Tool: tool, Input: input}
-	return in.hear().Answer
+	return in.hear(patience).Answer
 }
 
 // says ends the conversation, and wants the wall to end with it.
