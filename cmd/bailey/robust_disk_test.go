@@ -77,12 +77,13 @@ bailey audit verify
 // TestReadOnlyHome: nothing can be recorded, so nothing runs; what is there can be verified.
 func TestReadOnlyHome(t *testing.T) {
 	newYard(t).mounted(`
-mount -o remount,ro "$BAILEY_HOME"
+protect() { for i in $(seq 100); do mount -o remount,ro "$BAILEY_HOME" 2>/dev/null && return; sleep 0.1; done; return 1; } # a gateway that ended may be a moment in ending
+protect
 refused 127 "read-only" "BAILEY_HOME"
 mount -o remount,rw "$BAILEY_HOME"
 bailey run system.echo -i message=before
 bailey gateway stop
-mount -o remount,ro "$BAILEY_HOME"
+protect
 refused 127 "read-only" "BAILEY_HOME"
 bailey audit verify
 bailey gateway stop
