@@ -32,7 +32,6 @@ var completed = map[string]func(*app, context.Context) []string{
 // completion has the shell's completions ask the gateway that is there. None is started, nothing is written, and where there is
 // none what ships with Bailey is all that is known.
 func (a *app) completion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
 	for _, cmd := range everyVerb(root) {
 		words, known := completed[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]
 		many := strings.Contains(cmd.Use, "…") || strings.Contains(cmd.Use, "...") && cmd.Name() == "use"

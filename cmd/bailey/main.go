@@ -81,6 +81,9 @@ func run(ctx context.Context, stop func(), args []string) int {
 	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare, after: "bailey receipts list shows what became of an open call"}
 	root := app.root()
 	root.SetArgs(args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // what each other start need not wait for
+		app.completion(root)
+	}
 	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
@@ -157,7 +160,6 @@ func (a *app) root() *cobra.Command {
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
 		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
-	a.completion(root)
 	groups(root)
 	root.PersistentPreRunE = forInside
 	return root

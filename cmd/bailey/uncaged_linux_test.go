@@ -13,10 +13,8 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/mcp"
-	"bailey/internal/policy"
 	"bailey/pack"
 )
 
@@ -57,26 +55,7 @@ func newDesk(t *testing.T, rules string) (s *stack, yard string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(rules)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if yard, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	s = spineOf(t, &stack{catalog: catalog, rules: fixedRules(engine)})
-	settings, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, gateway.Applied{}, s.scribe.note, s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := settings.State("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := settings.Apply(t.Context(), state.Digest, []byte("workspaces:\n  - "+yard+"\n"), gateway.Applied{}); err != nil {
-		t.Fatal(err)
-	}
-	return s, yard
+	return yardOf(t, catalog, rules)
 }
 
 // forgetful is a policy that does not look at what a call waives: a gate with this law broken.

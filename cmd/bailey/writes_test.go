@@ -31,15 +31,20 @@ func writer(t *testing.T) (s *stack, yard string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(writing)}}})
+	return yardOf(t, catalog, writing)
+}
+
+// yardOf is a gate of these packs whose home names yard as its workspace, with these rules beside the starter's.
+func yardOf(t *testing.T, catalog *pack.Catalog, rules string) (s *stack, yard string) {
+	t.Helper()
+	engine, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(rules)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if yard, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	s = &stack{catalog: catalog, rules: fixedRules(rules)}
-	spineOf(t, s)
+	s = spineOf(t, &stack{catalog: catalog, rules: fixedRules(engine)})
 	settings, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, gateway.Applied{}, s.scribe.note, s.log)
 	if err != nil {
 		t.Fatal(err)

@@ -195,6 +195,24 @@ func TestGitHub(t *testing.T) {
 	h.nowhere(w)
 	h.stayed(w, "/a/b.git")
 
+	astray := strings.NewReplacer("\tvcs = ext\n", "", "\tproxy = http://evil.example:443\n", "") // else git fails before it goes there
+	// Configuration lies in other places too. One that git would read there is hidden with what leads to it, or the push is refused.
+	for how, files := range map[string]map[string]string{
+		"of the work tree": {".git/config": "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n", ".git/config.worktree": hostileRemotes},
+		"in common":        {".git/commondir": "../common\n", "common/config": hostileRemotes},
+	} {
+		x := h.work("x-" + strings.ReplaceAll(how, " ", "-"))
+		h.commit(x, how, "")
+		said(t, "cp", "-r", filepath.Join(x, ".git"), filepath.Join(x, "common"))
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(x, name), []byte(astray.Replace(text)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.callAt("gh.push", "dir", x, map[string]any{"repo": "a/b", "ref": "main"}) // refused there, for its history is another, or here
+		h.stayed(x, "/a/b.git")
+	}
+
 	// What would lose commits is refused, but for the commit that the call names.
 	z := h.work("z")
 	third := h.commit(z, "third", "")
