@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +17,12 @@ import (
 	"bailey/packs"
 )
 
-// completionPatience bounds how long a shell waits for words while somebody types.
-const completionPatience = 300 * time.Millisecond
+// completionPatience bounds how long a shell waits for words while somebody types; completionTimeout names the variable that says
+// otherwise, as time.ParseDuration reads it.
+const (
+	completionPatience = 300 * time.Millisecond
+	completionTimeout  = "BAILEY_COMPLETION_TIMEOUT"
+)
 
 // completed are the words of a verb that the home knows. A verb that is not here completes its verbs and flags, and files where it
 // takes arguments at all.
@@ -67,7 +72,11 @@ func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
 
 // known asks the gateway of the home, if there is one.
 func known[T any](ctx context.Context, a *app, q gateway.Query) (answer T, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
+	if err != nil || patience <= 0 { // there is nobody to tell: what a completion prints are words
+		patience = completionPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c, err := a.client()
 	if err != nil {
