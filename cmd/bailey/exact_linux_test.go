@@ -82,7 +82,7 @@ func TestAttackPushBetweenLooks(t *testing.T) {
 		}
 		select {
 		case <-moved: // what else looks, looks later
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 		}
 		return func() {}
 	}

@@ -93,7 +93,7 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "cannot be read") {
 				t.Errorf("%s: %v", name, err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s waits for the pipe", name)
 			if w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // lets it go
 				w.Close()

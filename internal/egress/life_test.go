@@ -86,9 +86,9 @@ func TestAttackIdle(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	over := w.quiet(public + ":22")
-	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: 1500 * time.Millisecond}})
+	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: 4 * time.Second}})
 	c := y.tunnel("plain.example.com:22")
-	for range 12 {
+	for range 30 {
 		if _, err := io.WriteString(c, "x"); err != nil {
 			t.Fatalf("a connection that trickles was ended: %v", err)
 		}
@@ -99,7 +99,7 @@ func TestAttackIdle(t *testing.T) {
 	}
 	<-over
 	y.stop()
-	if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 12 {
+	if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 30 {
 		t.Errorf("events %+v", e)
 	}
 }
@@ -339,10 +339,10 @@ func TestLongUpload(t *testing.T) {
 		fmt.Fprint(rw, n, err)
 	})
 	for _, inspect := range []bool{false, true} {
-		y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}, Limits: Limits{Idle: 1500 * time.Millisecond}})
+		y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}, Limits: Limits{Idle: 4 * time.Second}})
 		r, out := io.Pipe()
 		go func() {
-			for range 12 {
+			for range 30 {
 				time.Sleep(150 * time.Millisecond)
 				io.WriteString(out, "x")
 			}
@@ -355,7 +355,7 @@ func TestLongUpload(t *testing.T) {
 		}
 		b, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if string(b) != "12 <nil>" {
+		if string(b) != "30 <nil>" {
 			t.Errorf("inspected %v: %q", inspect, b)
 		}
 	}

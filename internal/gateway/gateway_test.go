@@ -335,7 +335,7 @@ func TestEndsWhenIdle(t *testing.T) {
 
 // TestLivesWhileConnected: an open session is not idle.
 func TestLivesWhileConnected(t *testing.T) {
-	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = 50*time.Millisecond, 5*time.Millisecond })
+	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = time.Second, 5*time.Millisecond })
 	conn, err := client.MCP(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestLivesWhileConnected(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("ended under a session: %v", err)
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(2 * time.Second):
 	}
 	conn.Close()
 	if err := wait(t, done); !errors.Is(err, ErrIdle) {

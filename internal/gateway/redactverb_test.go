@@ -259,7 +259,7 @@ func TestHostileStreams(t *testing.T) {
 // TestHangUpFreesTheStream: a client that goes away, reading or not, leaves no connection and no map.
 func TestHangUpFreesTheStream(t *testing.T) {
 	kept := NewKept(NewRedaction())
-	_, c, done := start(t, func(c *Config) { c.Kept, c.Idle, c.Watch = kept, 50*time.Millisecond, 5*time.Millisecond })
+	_, c, done := start(t, func(c *Config) { c.Kept, c.Idle, c.Watch = kept, time.Second, 5*time.Millisecond })
 	read := rawRedaction(t, c, rawHide)
 	stalled := rawRedaction(t, c, rawHide)
 	read.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
@@ -273,7 +273,7 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("ended under its streams: %v", err)
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(2 * time.Second):
 	}
 	read.Close()
 	stalled.Close()

@@ -235,7 +235,7 @@ func TestLesserGatewayDeath(t *testing.T) {
 	}
 	gateway.Process.Kill()
 	gateway.Wait()
-	for begin := time.Now(); len(bearing(file)) > 0 && time.Since(begin) < 5*time.Second; {
+	for begin := time.Now(); len(bearing(file)) > 0 && time.Since(begin) < 20*time.Second; {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if left := bearing(file); len(left) > 0 {

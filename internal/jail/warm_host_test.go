@@ -350,7 +350,7 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	begin := time.Now()
 	_, err = r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	t.Logf("%v, %v", time.Since(begin), err)
-	if took := time.Since(begin); took > 3*time.Second {
+	if took := time.Since(begin); took > answerTime*3/4 { // as long as the helper is waited for
 		t.Errorf("held for %v", took)
 	}
 }

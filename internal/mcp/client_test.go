@@ -219,11 +219,18 @@ func TestServeEndsWithItsContext(t *testing.T) {
 		"in the middle":             func(*net.UnixConn) {},
 		"after the input has ended": func(c *net.UnixConn) { c.CloseWrite(); time.Sleep(50 * time.Millisecond) },
 	} {
-		t.Run(name, func(t *testing.T) { endWithContext(t, before) })
+		t.Run(name, func(t *testing.T) {
+			for range 10 { // the machine may have other work at times
+				if took := endWithContext(t, before); took < grace*3/4 {
+					return
+				}
+			}
+			t.Error("it takes as long as when the input has ended, each time")
+		})
 	}
 }
 
-func endWithContext(t *testing.T, before func(*net.UnixConn)) {
+func endWithContext(t *testing.T, before func(*net.UnixConn)) (took time.Duration) {
 	g := yard()
 	came, ended := waiting(g)
 	near, far := pipe(t)
@@ -238,9 +245,10 @@ func endWithContext(t *testing.T, before func(*net.UnixConn)) {
 	start := time.Now()
 	cancel()
 	wantCancelled(t, ended)
-	if err := <-served; !errors.Is(err, context.Canceled) || time.Since(start) > grace*3/4 {
-		t.Errorf("Serve: %v after %v", err, time.Since(start))
+	if err := <-served; !errors.Is(err, context.Canceled) {
+		t.Errorf("Serve: %v", err)
 	}
+	return time.Since(start)
 }
 
 func TestServeWithoutGate(t *testing.T) {
