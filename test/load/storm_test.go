@@ -59,10 +59,16 @@ func TestStorm(t *testing.T) {
 	close(stop)
 	rest.Wait()
 	s.quiet()
-	s.command("gateway", "stop").Run() // its helpers were as many as the storm wanted
-	now := s.warmed()                  // by another, which sweeps
-	for end := time.Now().Add(20 * time.Second); now.more(before) && time.Now().Before(end); now = look(t, s) {
-		time.Sleep(200 * time.Millisecond) // a gateway sweeps when it starts, and once more when what was killed has died
+	var now traces
+	for range 3 { // what is left behind is there whichever gateway looks; a helper that one starts late, for what it was asked before, is not
+		s.command("gateway", "stop").Run() // its helpers were as many as the storm wanted
+		now = s.warmed()                   // by another, which sweeps
+		for end := time.Now().Add(20 * time.Second); now.more(before) && time.Now().Before(end); now = look(t, s) {
+			time.Sleep(200 * time.Millisecond) // a gateway sweeps when it starts, and once more when what was killed has died
+		}
+		if !now.more(before) {
+			break
+		}
 	}
 	now.compare(before)
 	s.settle()
