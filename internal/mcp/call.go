@@ -33,8 +33,6 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := attended(ctx)
-	defer done()
 	w := &wait{session: s, req: req, call: bailey.Call{
 		Capability: s.capability(ctx, req.Params.Name),
 		Input:      input,
@@ -48,6 +46,12 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	}}
 	w.call.Asked = w.asked
 	defer w.end()
+	if patience > 0 && !w.call.DryRun && extends(req.Params.GetMeta()) {
+		return w.asTask(ctx)
+	}
+	ctx, leave, end := attended(ctx)
+	defer end(nil)
+	defer leave()
 	return w.do(ctx)
 }
 
@@ -61,7 +65,7 @@ func (w *wait) do(ctx context.Context) (sdk.Result, error) {
 	newer, can := era(w.req)
 	w.elicit = form(can) && !newer
 	call := w.call
-	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun
+	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun && !w.tasked
 	name := "" // before the gate has it
 	if first {
 		call.Patience, name = 0, callDigest(call)
@@ -98,18 +102,18 @@ type gone struct{}
 func (gone) Error() string        { return "the caller went away" }
 func (gone) Is(target error) bool { return target == context.Canceled }
 
-// attended ends with ctx and says why in words. The SDK's own cause is how the connection ended, such as
-// io.EOF: a receipt would call that a failure of the tool.
-func attended(ctx context.Context) (context.Context, func()) {
-	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
+// attended ends with ctx and says why in words, until leave, which reports whether ctx had not ended before. The SDK's own cause is
+// how the connection ended, such as io.EOF: a receipt would call that a failure of the tool.
+func attended(ctx context.Context) (out context.Context, leave func() bool, end context.CancelCauseFunc) {
+	out, end = context.WithCancelCause(context.WithoutCancel(ctx))
+	leave = context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-			cancel(cause)
+			end(cause)
 			return
 		}
-		cancel(gone{})
+		end(gone{})
 	})
-	return out, func() { stop(); cancel(nil) }
+	return out, leave, end
 }
 
 // capability resolves a tool's name: first as it was listed, so that a name means what its caller saw.

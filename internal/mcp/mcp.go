@@ -8,8 +8,8 @@
 // stays. At most 256 calls, and 8 MiB of their messages, are open at once.
 //
 // Offered are initialize, server/discover, ping, tools/list, tools/call and subscriptions/listen (which
-// has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28. Every well-formed tools/call
-// goes to the gate, whatever tool it names, so that it leaves a receipt.
+// has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28, and from the last one on the methods of [TasksExtension].
+// Every well-formed tools/call goes to the gate, whatever tool it names, so that it leaves a receipt.
 //
 // From the client come also the answers to requests of ours (elicitation/create), by their ids; any other is dropped.
 //
@@ -18,6 +18,9 @@
 // A call that a person has to approve stays for [DefaultPatience], with a word of progress every ten seconds to a client
 // that gave a token. Then it is pending, and the same call in the same session takes it up again. A client that cancels
 // withdraws its waiting, and not the question.
+//
+// A client that names the tasks extension has a task instead, at once where the call waits and after five seconds where it takes long:
+// see [TasksExtension]. At most 64 of a session, which are ended with it.
 //
 // # Names
 //
@@ -113,14 +116,19 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := newConn(rw, cfg.Hide)
-	s := &session{Config: cfg, conn: c, page: 1000, beat: beat}
+	s := &session{Config: cfg, conn: c, page: 1000, beat: beat, taskAfter: taskAfter}
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       cfg.Log,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
 	server.AddReceivingMiddleware(s.receive)
+	if err := s.offerTasks(server); err != nil {
+		c.Close()
+		return err
+	}
+	defer s.tasks.close()
 	peer, err := server.Connect(ctx, c, nil)
 	if err != nil {
 		c.Close()
@@ -139,6 +147,9 @@ type session struct {
 	conn *conn
 	page int           // tools in one answer to tools/list
 	beat time.Duration // between two words to a client whose call waits
+
+	taskAfter time.Duration // see there
+	tasks     tasks
 
 	mu    sync.Mutex
 	names map[string]bailey.CapabilityID // as last listed; guarded by mu
@@ -163,9 +174,11 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 			res, err = next(ctx, method, req)
 			if r, ok := res.(*sdk.InitializeResult); ok {
 				s.conn.setRevision(r.ProtocolVersion)
+				r.Capabilities = withoutExtensions(r.Capabilities)
 			}
 			return res, err
 		case method == "ping", method == "server/discover", method == "subscriptions/listen",
+			method == "tasks/get", method == "tasks/update", method == "tasks/cancel",
 			strings.HasPrefix(method, "notifications/"):
 			return next(ctx, method, req)
 		}

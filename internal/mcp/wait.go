@@ -62,6 +62,7 @@ type wait struct {
 	req    *sdk.CallToolRequest
 	call   bailey.Call
 	elicit bool // the client can be asked, in a request of ours
+	tasked bool // it is a task, which says itself what its client is asked
 
 	mu   sync.Mutex // guards over, held while a notification leaves
 	over bool       // the call is answered: no progress any more
