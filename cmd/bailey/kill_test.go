@@ -75,7 +75,7 @@ func TestKillEndsWhatever(t *testing.T) {
 		}
 	}
 	wild.Wait()
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 	if after.Status != bailey.Refused || after.Executed || !strings.Contains(after.Err.Error(), "enough") {

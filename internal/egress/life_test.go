@@ -110,7 +110,7 @@ func TestLife(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	w.quiet(public + ":22")
-	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Life: 300 * time.Millisecond}})
+	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Life: 2 * time.Second}})
 	c := y.tunnel("plain.example.com:22")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := io.WriteString(c, "x"); err != nil {

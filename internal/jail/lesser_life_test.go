@@ -145,7 +145,7 @@ func TestLesserForkBomb(t *testing.T) {
 		"flees":    {Command: probe, Args: []string{"flees", word}},
 		"executes": {Command: probe, Args: []string{"breed", word}, Exec: []string{probe}},
 	} {
-		job.Timeout = 800 * time.Millisecond
+		job.Timeout = 3 * time.Second
 		most := 0
 		done := make(chan struct{})
 		var watch sync.WaitGroup
