@@ -25,12 +25,7 @@ const inputKey = "approval"
 
 // era says how the client of a request can be asked, if it can: newer is one that says with each request what it speaks.
 func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities) {
-	meta := req.Params.GetMeta()
-	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); ok && v >= newRevision {
-		var caps sdk.ClientCapabilities
-		if b, err := json.Marshal(meta[sdk.MetaKeyClientCapabilities]); err == nil {
-			json.Unmarshal(b, &caps) // what cannot be read is not there
-		}
+	if caps, newer := capabilities(req.Params.GetMeta()); newer {
 		return true, caps.Elicitation
 	}
 	p := req.Session.InitializeParams()
@@ -38,6 +33,17 @@ func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities
 		return false, nil
 	}
 	return false, p.Capabilities.Elicitation
+}
+
+// capabilities are those that a request of the newer revisions names.
+func capabilities(meta sdk.Meta) (caps sdk.ClientCapabilities, newer bool) {
+	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); !ok || v < newRevision {
+		return caps, false
+	}
+	if b, err := json.Marshal(meta[sdk.MetaKeyClientCapabilities]); err == nil {
+		json.Unmarshal(b, &caps) // what cannot be read is not there
+	}
+	return caps, true
 }
 
 // form reports whether a client shows forms. One that names no kind shows them, as before there were kinds.

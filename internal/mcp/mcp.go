@@ -116,7 +116,7 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := newConn(rw, cfg.Hide)
-	s := &session{Config: cfg, conn: c, page: 1000, beat: beat, taskAfter: taskAfter}
+	s := &session{Config: cfg, conn: c, page: 1000, beat: beat}
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       cfg.Log,
@@ -148,8 +148,7 @@ type session struct {
 	page int           // tools in one answer to tools/list
 	beat time.Duration // between two words to a client whose call waits
 
-	taskAfter time.Duration // see there
-	tasks     tasks
+	tasks tasks
 
 	mu    sync.Mutex
 	names map[string]bailey.CapabilityID // as last listed; guarded by mu

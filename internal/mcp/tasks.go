@@ -126,7 +126,7 @@ func (l *tasks) drop(t *task) {
 func (l *tasks) find(id string) (*task, error) {
 	t := l.all[id]
 	if t == nil || !t.shown || t.ended() && time.Since(t.updated) > taskTTL {
-		return nil, invalidParams("this session has no such task: it ended over ten minutes ago, or is another's")
+		return nil, invalidParams("this session has no such task: it ended over ten minutes ago, went with its gateway, or is another's; bailey receipts list shows its call")
 	}
 	return t, nil
 }
@@ -191,6 +191,7 @@ func (l *tasks) asked(ctx context.Context, t *task, w *wait, q bailey.Question, 
 	case told <- struct{}{}:
 	default:
 	}
+	w.asked(ctx, q)
 	<-ctx.Done()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,15 +209,9 @@ func withoutExtensions(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 
 // extends reports whether a request of the newer revisions names the tasks extension.
 func extends(meta sdk.Meta) bool {
-	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); !ok || v < newRevision {
-		return false
-	}
-	var caps sdk.ClientCapabilities
-	if b, err := json.Marshal(meta[sdk.MetaKeyClientCapabilities]); err != nil || json.Unmarshal(b, &caps) != nil {
-		return false
-	}
-	_, ok := caps.Extensions[TasksExtension]
-	return ok
+	caps, newer := capabilities(meta)
+	_, named := caps.Extensions[TasksExtension]
+	return newer && named
 }
 
 // asTask makes the call, and answers with a task where that takes long.
@@ -231,7 +226,6 @@ func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
 	told := make(chan struct{}, 1)
 	w.call.Patience = math.MaxInt64 // until the question's own end
 	w.call.Asked = func(ctx context.Context, q bailey.Question) {
-		go w.asked(ctx, q)
 		w.tasks.asked(ctx, t, w, q, told)
 	}
 	w.tasked = true
@@ -241,7 +235,7 @@ func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
 		res, err := w.guarded(run)
 		w.tasks.settle(t, res, err, w.Hide)
 	}()
-	slow := time.NewTimer(w.taskAfter)
+	slow := time.NewTimer(taskAfter)
 	defer slow.Stop()
 	select {
 	case <-t.done:
@@ -256,11 +250,8 @@ func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
 	}
 	<-t.done
 	w.tasks.drop(t)
-	switch {
-	case t.err != nil:
+	if t.err != nil {
 		return nil, t.err
-	case t.result == nil:
-		return nil, context.Cause(ctx)
 	}
 	return t.result, nil
 }
