@@ -34,6 +34,27 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestStillborn: only a kernel that died of its own before the first task is given another start.
+func TestStillborn(t *testing.T) {
+	const panicked = "[    1.233885] Kernel panic - not syncing: Fatal exception in interrupt\r\n"
+	for _, c := range []struct {
+		name, console string
+		want          bool
+	}{
+		{"the kernel's own", panicked, true},
+		{"PID 1 ended", "[    1.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\r\n", false},
+		{"PID 1 could not begin", Report{0, "fail", "mount"}.Line(testMark) + panicked, false},
+		{"a task ran", Report{0, "begin", ""}.Line(testMark) + panicked, false},
+		{"a later task ran", Report{1, "begin", ""}.Line(testMark) + panicked, false},
+		{"it only ended", "SeaBIOS\r\n", false},
+	} {
+		outcomes, noise, err := Read(strings.NewReader(c.console), testMark, 2)
+		if got := Stillborn(outcomes, noise); err != nil || got != c.want {
+			t.Errorf("%s: stillborn %v, want %v (%v)", c.name, got, c.want, err)
+		}
+	}
+}
+
 // flood is a console without end of line, or of reports.
 type flood struct {
 	line string

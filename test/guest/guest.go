@@ -136,3 +136,13 @@ func Read(console io.Reader, mark string, commands int) (outcomes []Outcome, noi
 	}
 	return outcomes, string(other), err
 }
+
+// Stillborn tells whether the kernel panicked by itself: before PID 1 said anything, and not because PID 1 ended.
+func Stillborn(outcomes []Outcome, noise string) bool {
+	for _, o := range outcomes {
+		if o.Began || o.End != "" {
+			return false
+		}
+	}
+	return strings.Contains(noise, "Kernel panic - not syncing") && !strings.Contains(noise, "Attempted to kill init")
+}
