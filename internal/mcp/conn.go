@@ -55,8 +55,8 @@ func (c *conn) Close() (err error) {
 	return err
 }
 
-// setRevision follows the negotiation: JSON-RPC batches went with 2025-06-18.
-func (c *conn) setRevision(v string) { c.batches.Store(v < "2025-06-18") }
+// setRevision follows the negotiation.
+func (c *conn) setRevision(v string) { c.batches.Store(batches(v)) }
 
 // Read returns the next message that is fit to be handled. Only one goroutine calls it.
 func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
@@ -134,21 +134,7 @@ func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
 
 // acceptBatch takes an array of messages, all or none.
 func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
-	var raws []json.RawMessage
-	err := json.Unmarshal(line, &raws)
-	switch {
-	case err != nil:
-	case !c.batches.Load():
-		err = errors.New("a batch is not part of this revision of the protocol")
-	case len(raws) == 0:
-		err = errors.New("the batch is empty")
-	}
-	var all []message
-	for i := 0; err == nil && i < len(raws); i++ {
-		var m message
-		m, err = parse(raws[i])
-		all = append(all, m)
-	}
+	all, err := parseBatch(line, c.batches.Load())
 	if err == nil {
 		err = c.open.take(&batch{}, all...)
 	}
@@ -163,7 +149,7 @@ func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	r, answers := msg.(*jsonrpc.Response)
 	if answers && r.Error != nil {
-		msg = &jsonrpc.Response{ID: r.ID, Error: c.hidden(r.Error)}
+		msg = &jsonrpc.Response{ID: r.ID, Error: hiddenError(r.Error, c.hide)}
 	}
 	c.asks.sent(msg)
 	data, err := jsonrpc.EncodeMessage(msg)
@@ -191,22 +177,25 @@ func (c *conn) refuse(raw json.RawMessage, code int64, why error) {
 	if id, ok := parseID(raw); ok && c.open.has(id) {
 		raw = nil
 	}
-	data, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"` // nil is null, as JSON-RPC 2.0 section 5 has it
-		Error   jsonrpc.Error   `json:"error"`
-	}{"2.0", raw, *c.hidden(&jsonrpc.Error{Code: code, Message: why.Error()})})
+	data, err := json.Marshal(errorMessage{"2.0", raw, *hiddenError(&jsonrpc.Error{Code: code, Message: why.Error()}, c.hide)})
 	if err == nil {
 		c.send(data)
 	}
 }
 
-// hidden is a protocol error as it may leave: it quotes what was sent. Data that would be no JSON any more is left out.
-func (c *conn) hidden(err error) *jsonrpc.Error {
-	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: c.hide(err.Error())}
+// errorMessage is an answer to what was no request.
+type errorMessage struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"` // nil is null, as JSON-RPC 2.0 section 5 has it
+	Error   jsonrpc.Error   `json:"error"`
+}
+
+// hiddenError is a protocol error as it may leave: it quotes what was sent. Data that would be no JSON any more is left out.
+func hiddenError(err error, hide func(string) string) *jsonrpc.Error {
+	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: hide(err.Error())}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		out.Code = e.Code
-		if data := c.hide(string(e.Data)); json.Valid([]byte(data)) {
+		if data := hide(string(e.Data)); json.Valid([]byte(data)) {
 			out.Data = json.RawMessage(data)
 		}
 	}

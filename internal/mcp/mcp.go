@@ -42,6 +42,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -112,19 +113,11 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 		rw.Close()
 		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate, or no redaction"}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
 	c := newConn(rw, cfg.Hide)
-	s := &session{Config: cfg, conn: c, page: 1000, beat: beat}
-	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: cfg.Version}, &sdk.ServerOptions{
-		Instructions: instructions,
-		Logger:       cfg.Log,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
-		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
-	})
-	server.AddReceivingMiddleware(s.receive)
-	if err := s.offerTasks(server); err != nil {
+	s := newSession(cfg)
+	s.conn = c
+	server, err := s.server()
+	if err != nil {
 		c.Close()
 		return err
 	}
@@ -141,17 +134,36 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	return ctx.Err()
 }
 
-// session is one connection's state above the wire.
+// session is what is known above the wire.
 type session struct {
 	Config
-	conn *conn
-	page int           // tools in one answer to tools/list
-	beat time.Duration // between two words to a client whose call waits
+	conn *conn // nil where it is not of one connection
+	// carry ties a call to more than its connection, and counts it until done. Nil: to nothing more.
+	carry func(ctx context.Context, req sdk.Request) (out context.Context, done func(), err error)
+	page  int           // tools in one answer to tools/list
+	beat  time.Duration // between two words to a client whose call waits
 
 	tasks tasks
 
 	mu    sync.Mutex
 	names map[string]bailey.CapabilityID // as last listed; guarded by mu
+}
+
+func newSession(cfg Config) *session {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &session{Config: cfg, page: 1000, beat: beat}
+}
+
+// server answers for the session.
+func (s *session) server() (*sdk.Server, error) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: s.Version}, &sdk.ServerOptions{
+		Instructions: instructions,
+		Logger:       s.Log,
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+	})
+	server.AddReceivingMiddleware(s.receive)
+	return server, s.offerTasks(server)
 }
 
 // receive lets through what this door offers and answers the tool methods itself.
@@ -161,9 +173,20 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 			if p := recover(); p != nil {
 				res, err = nil, s.caught(method, p)
 			}
+			if err != nil && s.conn == nil { // a connection of its own hides what leaves by it
+				err = hiddenError(err, s.Hide)
+			}
 		}()
 		switch req := req.(type) {
 		case *sdk.CallToolRequest:
+			if s.carry != nil {
+				tied, done, err := s.carry(ctx, req)
+				if err != nil {
+					return nil, err
+				}
+				defer done()
+				ctx = tied
+			}
 			return s.call(ctx, req)
 		case *sdk.ListToolsRequest:
 			return s.list(ctx, req)
@@ -172,7 +195,9 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		case method == "initialize":
 			res, err = next(ctx, method, req)
 			if r, ok := res.(*sdk.InitializeResult); ok {
-				s.conn.setRevision(r.ProtocolVersion)
+				if s.conn != nil {
+					s.conn.setRevision(r.ProtocolVersion)
+				}
 				r.Capabilities = withoutExtensions(r.Capabilities)
 			}
 			return res, err

@@ -49,6 +49,25 @@ func parse(raw []byte) (message, error) {
 	return message{Request: req, size: len(raw)}, nil
 }
 
+// parseBatch reads an array of messages. raw has passed strict.
+func parseBatch(raw []byte, allowed bool) (all []message, err error) {
+	var raws []json.RawMessage
+	err = json.Unmarshal(raw, &raws)
+	switch {
+	case err != nil:
+	case !allowed:
+		err = errors.New("a batch is not part of this revision of the protocol")
+	case len(raws) == 0:
+		err = errors.New("the batch is empty")
+	}
+	for i := 0; err == nil && i < len(raws); i++ {
+		var m message
+		m, err = parse(raws[i])
+		all = append(all, m)
+	}
+	return all, err
+}
+
 // parseAnswer reads an answer. What is not exactly one is the zero message: nobody waits for that.
 func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 	if env["result"] != nil && env["error"] != nil || env["id"] == nil {
@@ -61,3 +80,6 @@ func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 	}
 	return message{answer: r, size: len(raw)}
 }
+
+// batches reports whether a revision has arrays of messages: they went with 2025-06-18. Who names none may speak any.
+func batches(revision string) bool { return revision < "2025-06-18" }

@@ -131,6 +131,18 @@ func (l *tasks) find(id string) (*task, error) {
 	return t, nil
 }
 
+// busy reports whether one has not ended.
+func (l *tasks) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.all {
+		if !t.ended() {
+			return true
+		}
+	}
+	return false
+}
+
 // close ends what runs and returns when nothing of it is left.
 func (l *tasks) close() {
 	l.mu.Lock()

@@ -1,0 +1,352 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// HTTPPath is where MCP is served.
+const HTTPPath = "/mcp"
+
+// SessionHeader names one of several sessions of a token, from the revision 2026-07-28 on, which knows none itself. Without it
+// all requests of a token are of one session.
+const SessionHeader = "Bailey-Session"
+
+// What a request may be, and how long it may take to arrive and its answer to leave.
+const (
+	maxSessionHeader = 64 // bytes
+	maxBearer        = 256
+	bodyPatience     = 20 * time.Second // for a body of maxLine at most
+	writePatience    = 10 * time.Second // for each piece of an answer: who does not read has no call
+)
+
+// Headers of the protocol.
+const (
+	headerRevision = "Mcp-Protocol-Version"
+	headerSession  = "Mcp-Session-Id"
+	headerName     = "Mcp-Name"
+	// headerRequest joins what the SDK hands on to the request it came by. What a client sends under this name is dropped.
+	headerRequest = "Bailey-Request"
+)
+
+// codeHeaderMismatch is JSON-RPC's code of HeaderMismatch (SEP-2243).
+const codeHeaderMismatch = -32020
+
+// A Caller is who shows a token.
+type Caller struct {
+	Principal bailey.Principal
+	Token     string // its id
+	Dir       string // where calls start that name no place; set by the door
+}
+
+// Front is what a listener lets through: the names it is called by, and the pages of the web that may ask. It is a
+// matter of who listens, and told with each connection.
+type Front struct {
+	Hosts   []string `json:"hosts,omitempty"`   // besides the names of loopback; without port
+	Origins []string `json:"origins,omitempty"` // besides the listener's own; scheme://host[:port]
+	Dir     string   `json:"-"`
+}
+
+type frontKey struct{}
+
+// WithFront tells the door what a request came through.
+func WithFront(ctx context.Context, f Front) context.Context {
+	return context.WithValue(ctx, frontKey{}, f)
+}
+
+// host reports whether a request's Host is a name of ours. A page that has its own name lead here (DNS rebinding) has another.
+func (f Front) host(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	if ip, err := netip.ParseAddr(name); name == "localhost" || err == nil && ip.IsLoopback() {
+		return true
+	}
+	return slices.ContainsFunc(f.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
+}
+
+// origin reports whether the page that asks, if a page does, may. RFC 6454: an Origin is a scheme, host and port, or "null".
+func (f Front) origin(r *http.Request) bool {
+	all := r.Header.Values("Origin")
+	if len(all) == 0 {
+		return true
+	}
+	own := len(all) == 1 && (strings.EqualFold(all[0], "http://"+r.Host) || strings.EqualFold(all[0], "https://"+r.Host))
+	return own || len(all) == 1 && slices.ContainsFunc(f.Origins, func(o string) bool { return strings.EqualFold(o, all[0]) })
+}
+
+// HTTPConfig says who is let in by HTTP, and what a session is.
+type HTTPConfig struct {
+	// Admit tells whose a bearer is.
+	Admit func(bearer string) (Caller, error)
+	// Enter begins a session. leave is called once nothing of it is left.
+	Enter func(ctx context.Context, c Caller) (cfg Config, leave func(), err error)
+	Hide  func(string) string // redacts what is said to who has no session yet
+	Log   *slog.Logger
+	Idle  time.Duration // how long a session without a request stays. Zero: ten minutes
+}
+
+// HTTP is the door for clients that speak MCP over HTTP. A session of the revisions to 2025-11-25 begins with initialize, is
+// named by Mcp-Session-Id, and ends with DELETE; one of 2026-07-28 is a token's own ([SessionHeader]). Each ends when it was idle for
+// long. A request whose client goes away is over, and its call with it.
+type HTTP struct {
+	HTTPConfig
+	seats
+	open   func(*seat) (*sdk.Server, error) // the server of a session
+	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
+	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
+}
+
+// NewHTTP makes the door.
+func NewHTTP(c HTTPConfig) (*HTTP, error) {
+	if c.Admit == nil || c.Enter == nil || c.Hide == nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the door for HTTP has nobody to ask who comes, or no redaction"}
+	}
+	h := newHTTP(c, nil)
+	h.open = func(t *seat) (*sdk.Server, error) {
+		t.session.carry = func(ctx context.Context, req sdk.Request) (context.Context, func(), error) {
+			return h.carry(t, ctx, req)
+		}
+		return t.session.server()
+	}
+	return h, nil
+}
+
+func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	h := &HTTP{HTTPConfig: c}
+	h.idle = cmp.Or(c.Idle, 10*time.Minute)
+	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
+	// Host is checked here, by the listener's names: the SDK does not know them.
+	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, EventStore: replay}
+	h.old = sdk.NewStreamableHTTPHandler(server, &options)
+	options.Stateless = true
+	h.newest = sdk.NewStreamableHTTPHandler(server, &options)
+	return h
+}
+
+// httpError is what is answered to a request that goes no further.
+type httpError struct {
+	status int
+	id     json.RawMessage
+	code   int64 // JSON-RPC's
+	err    error
+}
+
+func (r *httpError) Error() string { return r.err.Error() }
+
+func refuseHTTP(status int, code int64, err error) error {
+	return &httpError{status: status, code: code, err: err}
+}
+
+func refuseAs(status int, kind bailey.Kind, message, hint string) error {
+	return refuseHTTP(status, jsonrpc.CodeInvalidRequest, &bailey.Error{Kind: kind, Message: message, Hint: hint})
+}
+
+// ServeHTTP answers one request.
+func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	w = &patient{w, http.NewResponseController(w), func() { end(gone{}) }}
+	defer func() {
+		if p := recover(); p != nil {
+			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler) // half an answer is none
+		}
+	}()
+	if err := h.serve(w, r.WithContext(ctx)); err != nil {
+		h.answer(w, err)
+	}
+}
+
+func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
+	front, _ := r.Context().Value(frontKey{}).(Front)
+	switch {
+	case !front.host(r.Host):
+		return refuseAs(http.StatusForbidden, bailey.Denied, "the request is for another host", "ask by the name that the listener was given (--host), or by one of loopback")
+	case !front.origin(r):
+		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of this Origin may not ask", "name it when the listener starts (--origin) if they are to")
+	case r.URL.Path != HTTPPath:
+		return refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
+	}
+	who, err := h.admit(r)
+	if err != nil {
+		return refuseHTTP(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, err)
+	}
+	who.Dir = front.Dir
+	revision := r.Header.Get(headerRevision)
+	var msgs []message
+	if r.Method == http.MethodPost {
+		if msgs, err = h.read(w, r, revision); err != nil {
+			return err
+		}
+	}
+	t, leave, err := h.seat(r, who, revision, msgs)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r = t.asking(r)
+	defer t.answered(r)
+	if revision >= newRevision {
+		h.newest.ServeHTTP(w, r)
+		return nil
+	}
+	h.old.ServeHTTP(w, r)
+	if h.unfit(t, r) {
+		h.end(t, gone{})
+	}
+	return nil
+}
+
+// admit reads the bearer (RFC 6750, section 2.1) and asks whose it is.
+func (h *HTTP) admit(r *http.Request) (Caller, error) {
+	if h.Admit == nil {
+		return Caller{}, nil
+	}
+	const hint = "send the header Authorization: Bearer TOKEN; bailey token add makes one"
+	all := r.Header.Values("Authorization")
+	if len(all) != 1 {
+		return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the request has %d Authorization headers, and needs one", len(all)), Hint: hint}
+	}
+	scheme, bearer, _ := strings.Cut(all[0], " ")
+	if !strings.EqualFold(scheme, "bearer") || bearer == "" || len(bearer) > maxBearer {
+		return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: "the Authorization header holds no bearer token", Hint: hint}
+	}
+	return h.Admit(bearer)
+}
+
+// read takes a request's body, checks it as each line of a stream is checked, and puts it back for the SDK.
+func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]message, error) {
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyPatience)) // a writer that has none is a test's
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB", "send less; a large input is a file's")
+	}
+	if err != nil {
+		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole", fmt.Sprintf("it has to within %v", bodyPatience))
+	}
+	control.SetReadDeadline(time.Time{})
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	body = bytes.TrimSpace(body)
+	if err := strict(body); err != nil {
+		code := int64(jsonrpc.CodeInvalidRequest)
+		if err == errSyntax {
+			code = jsonrpc.CodeParseError
+		}
+		return nil, &httpError{http.StatusBadRequest, idOf(body), code, err}
+	}
+	if body[0] == '[' {
+		msgs, err := parseBatch(body, batches(revision))
+		if err != nil {
+			return nil, refuseHTTP(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, err)
+		}
+		return msgs, nil
+	}
+	m, err := parse(body)
+	if err != nil {
+		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidRequest, err}
+	}
+	if err := namesTask(r.Header, m, revision); err != nil {
+		return nil, &httpError{http.StatusBadRequest, idOf(body), codeHeaderMismatch, err}
+	}
+	return []message{m}, nil
+}
+
+// namesTask checks the header by which intermediaries route the methods of tasks (SEP-2663). Those of others the SDK checks.
+func namesTask(header http.Header, m message, revision string) error {
+	if !m.call() || revision < newRevision || !slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
+		return nil
+	}
+	var p struct {
+		ID string `json:"taskId"`
+	}
+	json.Unmarshal(m.Params, &p) // what has none is refused with its method's own words
+	switch name := header.Get(headerName); {
+	case name == "":
+		return errors.New("the header " + headerName + " is missing; it is to hold the taskId")
+	case name != p.ID:
+		return errors.New("the header " + headerName + " does not match the taskId")
+	}
+	return nil
+}
+
+// answer says why a request goes no further, as a JSON-RPC error in every case.
+func (h *HTTP) answer(w http.ResponseWriter, err error) {
+	r, ok := errors.AsType[*httpError](err)
+	if !ok {
+		r = &httpError{status: http.StatusInternalServerError, code: jsonrpc.CodeInternalError, err: err}
+	}
+	out := jsonrpc.Error{Code: r.code, Message: h.hidden(r.err.Error())}
+	if e, ok := errors.AsType[*bailey.Error](r.err); ok {
+		out.Message = h.hidden(e.Message)
+		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.hidden(e.Hint)})
+	}
+	if r.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.status)
+	if err := json.NewEncoder(w).Encode(errorMessage{"2.0", r.id, out}); err != nil {
+		h.Log.Debug("a refusal was not read", "err", err)
+	}
+}
+
+func (h *HTTP) hidden(text string) string {
+	if h.Hide == nil {
+		return text
+	}
+	return h.Hide(text)
+}
+
+// patient writes an answer to who reads it in time, and ends the request of who does not.
+type patient struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	gone    func()
+}
+
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *patient) Write(b []byte) (int, error) {
+	p.control.SetWriteDeadline(time.Now().Add(writePatience)) // a writer that has none is a test's
+	n, err := p.ResponseWriter.Write(b)
+	if err != nil {
+		p.gone()
+	}
+	return n, err
+}
+
+// FlushError is what a ResponseController asks for.
+func (p *patient) FlushError() error {
+	p.control.SetWriteDeadline(time.Now().Add(writePatience))
+	err := p.control.Flush()
+	if err != nil {
+		p.gone()
+	}
+	return err
+}
+
+// Flush is [http.Flusher]'s.
+func (p *patient) Flush() { p.FlushError() }

@@ -1,0 +1,349 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
+)
+
+// What may be open at once. Of its own sessions a token loses the one that was idle longest to the next; another's it never takes.
+const (
+	maxSeats      = 1024
+	maxTokenSeats = 64
+)
+
+// seats are the sessions of HTTP.
+type seats struct {
+	idle time.Duration // set before the first request
+
+	mu    sync.Mutex // guards what follows, and what of each seat says so; never held while a session begins or ends
+	all   map[string]*seat
+	over  error // why no session begins any more
+	ended sync.WaitGroup
+}
+
+// seat is one session. What it is known by never changes.
+type seat struct {
+	key, token string
+	old        bool          // it began with initialize
+	ready      chan struct{} // closed once it has begun, or could not
+	err        error         // why it could not; set before ready is closed
+	closed     chan struct{} // closed once nothing of it is left
+
+	ctx    context.Context // ends with the session
+	cancel context.CancelCauseFunc
+
+	// Set before ready is closed.
+	session *session
+	server  *sdk.Server
+	leave   func()
+
+	requests sync.Map // by headerRequest: the context of each that waits for its answer
+	numbers  atomic.Int64
+
+	// Guarded by seats.mu.
+	open  int       // requests
+	calls int       // until nothing is left of them, which may be after their request's end
+	since time.Time // the last one was answered
+	timer *time.Timer
+	over  bool
+	quiet chan struct{}      // closed once it is over and has no call
+	peer  *sdk.ServerSession // of an old one, once it has initialized
+}
+
+type seatKey struct{}
+
+func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
+
+// seat finds the session of a request, or begins it, and keeps it until leave.
+func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message) (t *seat, leave func(), err error) {
+	name := r.Header.Get(headerSession)
+	switch {
+	case revision >= newRevision:
+		name = r.Header.Get(SessionHeader)
+		if len(name) > maxSessionHeader || printable(name, maxSessionHeader) != name {
+			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name", fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
+		}
+		t, err = h.take(who, "new\x00"+who.Token+"\x00"+name, false, true)
+	case name != "":
+		t, err = h.take(who, "old\x00"+name, true, false)
+	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].call() && msgs[0].Method == "initialize":
+		t, err = h.take(who, "old\x00"+rand.Text(), true, true)
+	default:
+		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session", "begin one with initialize, then send its "+headerSession+" with each request")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	leave = func() { h.release(t) }
+	<-t.ready
+	if t.err != nil {
+		leave()
+		return nil, nil, refuseHTTP(status(t.err), -32000, t.err)
+	}
+	return t, leave, nil
+}
+
+// status is HTTP's for why a session did not begin.
+func status(err error) int {
+	if bailey.KindOf(err) == bailey.Unavailable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden
+}
+
+// take counts a request of a session, which begins with it if it may.
+func (h *HTTP) take(who Caller, key string, old, begins bool) (*seat, error) {
+	h.mu.Lock()
+	if h.over != nil {
+		h.mu.Unlock()
+		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(), "ask again: the next gateway begins with the next request")
+	}
+	if t := h.all[key]; t != nil && t.token == who.Token {
+		t.open++
+		h.mu.Unlock()
+		return t, nil
+	}
+	if !begins { // another token's is not known either
+		h.mu.Unlock()
+		return nil, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
+	}
+	room, err := h.room(who.Token)
+	if err != nil {
+		h.mu.Unlock()
+		return nil, err
+	}
+	t := &seat{key: key, token: who.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{}), open: 1}
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	if h.all == nil {
+		h.all = map[string]*seat{}
+	}
+	h.all[key] = t
+	h.ended.Add(1)
+	h.mu.Unlock()
+	if room != nil {
+		h.end(room, errRoom)
+	}
+	h.begin(t, who)
+	return t, nil
+}
+
+var errRoom = errors.New("the token began another session, and this one was idle longest")
+
+// room is the session that has to go for another one of the token, if one has to. The caller holds mu.
+func (h *HTTP) room(token string) (*seat, error) {
+	var longest *seat
+	own := 0
+	for _, t := range h.all {
+		if t.token != token {
+			continue
+		}
+		own++
+		if t.open == 0 && !t.over && (longest == nil || t.since.Before(longest.since)) {
+			longest = t
+		}
+	}
+	switch {
+	case own < maxTokenSeats && len(h.all) < maxSeats:
+		return nil, nil
+	case longest != nil:
+		return longest, nil
+	}
+	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d sessions of this token are open, of %d in all", own, len(h.all)), "end some (DELETE), or wait until they are idle")
+}
+
+// begin begins a session. What it was taken by stays when that fails, for whoever waits; it is nobody's any more.
+func (h *HTTP) begin(t *seat, who Caller) {
+	t.err = &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}
+	defer func() { // also where a hook's asker panics
+		close(t.ready)
+		if t.err != nil {
+			h.end(t, t.err)
+		}
+	}()
+	cfg, leave, err := h.Enter(t.ctx, who)
+	if err != nil {
+		t.err = err
+		return
+	}
+	t.leave = leave
+	t.session = newSession(cfg)
+	if t.server, t.err = h.open(t); t.err == nil && t.old {
+		t.server.AddReceivingMiddleware(h.follow(t))
+	}
+}
+
+// follow learns of the SDK's session of an old one, which ends with that.
+func (h *HTTP) follow(t *seat) sdk.Middleware {
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			res, err := next(ctx, method, req)
+			if peer, ok := req.GetSession().(*sdk.ServerSession); ok && err == nil && method == "initialize" {
+				h.initialized(t, peer)
+			}
+			return res, err
+		}
+	}
+}
+
+func (h *HTTP) initialized(t *seat, peer *sdk.ServerSession) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.peer != nil {
+		return
+	}
+	t.peer = peer
+	go func() {
+		peer.Wait()
+		h.end(t, gone{})
+	}()
+}
+
+// unfit reports whether a request that was to begin an old session did not, or ended it.
+func (h *HTTP) unfit(t *seat, r *http.Request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return t.old && (t.peer == nil || r.Method == http.MethodDelete)
+}
+
+// release counts a request as answered. A session without one ends after a while, unless a task of it runs.
+func (h *HTTP) release(t *seat) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.open--; t.open > 0 || t.over {
+		return
+	}
+	t.since = time.Now()
+	if t.timer == nil {
+		t.timer = time.AfterFunc(h.idle, func() { h.expire(t) })
+		return
+	}
+	t.timer.Reset(h.idle)
+}
+
+func (h *HTTP) expire(t *seat) {
+	busy := t.session != nil && t.session.tasks.busy()
+	h.mu.Lock()
+	stays := t.open > 0 || busy || time.Since(t.since) < h.idle
+	if stays && t.open == 0 && !t.over {
+		t.timer.Reset(h.idle)
+	}
+	h.mu.Unlock()
+	if !stays {
+		h.end(t, errIdle)
+	}
+}
+
+var errIdle = errors.New("the session was idle for long")
+
+// end ends a session, and returns when nothing of it is left.
+func (h *HTTP) end(t *seat, why error) {
+	h.mu.Lock()
+	if t.over {
+		h.mu.Unlock()
+		<-t.closed
+		return
+	}
+	t.over = true
+	delete(h.all, t.key)
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if t.calls == 0 {
+		close(t.quiet)
+	}
+	peer := t.peer
+	h.mu.Unlock()
+	defer h.ended.Done()
+	defer close(t.closed)
+	t.cancel(ended{why})
+	<-t.ready
+	if peer != nil {
+		peer.Close()
+	}
+	if t.session != nil {
+		t.session.tasks.close()
+	}
+	<-t.quiet
+	if t.leave != nil {
+		t.leave()
+	}
+}
+
+// ended is why the calls of a session are cut off. It is a cancellation.
+type ended struct{ error }
+
+func (e ended) Is(target error) bool { return target == context.Canceled }
+func (e ended) Unwrap() error        { return e.error }
+
+// Close ends all sessions, and returns when nothing is left of them. None begins any more.
+func (h *HTTP) Close(why error) {
+	h.mu.Lock()
+	h.over = why
+	all := make([]*seat, 0, len(h.all))
+	for _, t := range h.all {
+		all = append(all, t)
+	}
+	h.mu.Unlock()
+	for _, t := range all {
+		go h.end(t, why)
+	}
+	h.ended.Wait()
+}
+
+// Sessions counts those that are open.
+func (h *HTTP) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
+}
+
+// asking gives a request its session, and its number.
+func (t *seat) asking(r *http.Request) *http.Request {
+	number := fmt.Sprint(t.numbers.Add(1))
+	r = r.WithContext(context.WithValue(r.Context(), seatKey{}, t))
+	r.Header.Set(headerRequest, number)
+	t.requests.Store(number, r.Context())
+	return r
+}
+
+func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(headerRequest)) }
+
+// carry ties a call to the request that it came by, and to the session. Of old, the SDK lets a call go on without its
+// request, whose answer could be fetched later: here nothing keeps answers.
+func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
+	h.mu.Lock()
+	if t.over {
+		h.mu.Unlock()
+		return nil, nil, context.Cause(t.ctx)
+	}
+	t.calls++
+	h.mu.Unlock()
+	out, end := context.WithCancelCause(ctx)
+	stops := []func() bool{context.AfterFunc(t.ctx, func() { end(context.Cause(t.ctx)) })}
+	if r, ok := t.requests.Load(req.GetExtra().Header.Get(headerRequest)); ok {
+		stops = append(stops, context.AfterFunc(r.(context.Context), func() { end(gone{}) }))
+	} else {
+		end(gone{}) // it went before its call began
+	}
+	return out, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		end(nil)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if t.calls--; t.calls == 0 && t.over {
+			close(t.quiet)
+		}
+	}, nil
+}
