@@ -30,6 +30,7 @@ type Principal struct {
 	Person       string   `json:"person,omitempty"` // whom the agent acts for
 	Roles        []string `json:"roles,omitempty"`
 	Organisation string   `json:"organisation,omitempty"`
+	Token        string   `json:"token,omitempty"` // the id of the one that the agent showed, which bounds what it may
 }
 
 // Session is one connection to a door, or a single call where the door keeps none.

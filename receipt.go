@@ -28,6 +28,7 @@ type Intent struct {
 	Person       string          `json:"person,omitempty"`
 	Roles        []string        `json:"roles,omitempty"`
 	Organisation string          `json:"organisation,omitempty"`
+	Token        string          `json:"token,omitempty"` // the id of the one that the agent showed
 	Host         string          `json:"host"`
 	Session      SessionID       `json:"session"`
 	Unattended   bool            `json:"unattended,omitempty"`

@@ -34,51 +34,20 @@ type answersHTTP struct {
 	client   *gateway.Client
 	operator gateway.Operator
 	token    string
-	tls      bool
 	hosts    []string // with ports: what a request may say it came to
 	origins  []string
-	addr     net.Addr
 	room     chan struct{} // has what requests hold
 }
 
-// newAnswersHTTP knows by which names it is reached. On this machine these are the address's own, and localhost: a name
-// that somebody lets lead here (DNS rebinding) is another one.
-func newAnswersHTTP(h answersHTTP, addr net.Addr) *answersHTTP {
-	h.addr, h.room = addr, make(chan struct{}, maxHTTPOpen)
-	h.hosts = append(slices.Clone(h.hosts), addr.String())
-	if host, port, err := net.SplitHostPort(addr.String()); err == nil && net.ParseIP(host).IsLoopback() {
-		h.hosts = append(h.hosts, net.JoinHostPort("localhost", port))
-	}
-	for _, host := range h.hosts {
-		h.origins = append(h.origins, h.scheme()+"://"+host)
-	}
-	return &h
-}
-
-func (h *answersHTTP) scheme() string {
-	if h.tls {
-		return "https"
-	}
-	return "http"
-}
-
-func (h *answersHTTP) base() string { return h.scheme() + "://" + h.addr.String() }
-
 // serve serves until ctx ends.
-func (h *answersHTTP) serve(ctx context.Context, l net.Listener, cert, key string) error {
+func (h *answersHTTP) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
 		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0)}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
-	var err error
-	if cert != "" {
-		err = server.ServeTLS(l, cert, key)
-	} else {
-		err = server.Serve(l)
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return context.Cause(ctx)
-	}
-	return err
+	return context.Cause(ctx)
 }
 
 // httpStatus is the one table from kinds of error to statuses.

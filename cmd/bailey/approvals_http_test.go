@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -361,9 +362,20 @@ func TestHTTPStatus(t *testing.T) {
 			t.Errorf("%s has status %d", k, httpStatus[k])
 		}
 	}
-	h := newAnswersHTTP(answersHTTP{}, &net.TCPAddr{IP: net.IPv6loopback, Port: 7})
-	if h.base() != "http://[::1]:7" || len(h.hosts) != 2 {
-		t.Errorf("%s, %v", h.base(), h.hosts)
+}
+
+// TestNames: on this machine a door is reached by its address and by localhost, and by nothing else that nobody named.
+func TestNames(t *testing.T) {
+	l := listening{hosts: []string{"console.example:443"}, origins: []string{"https://page.example"}}
+	hosts, origins := l.names(&net.TCPAddr{IP: net.IPv6loopback, Port: 7})
+	if want := []string{"console.example:443", "[::1]:7", "localhost:7"}; !slices.Equal(hosts, want) {
+		t.Errorf("hosts %v, want %v", hosts, want)
+	}
+	if want := []string{"https://page.example", "http://console.example:443", "http://[::1]:7", "http://localhost:7"}; !slices.Equal(origins, want) {
+		t.Errorf("origins %v, want %v", origins, want)
+	}
+	if hosts, _ = l.names(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}); slices.Contains(hosts, "localhost:7") {
+		t.Errorf("%v: another machine's localhost", hosts)
 	}
 }
 

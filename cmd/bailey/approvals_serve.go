@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 
@@ -23,9 +22,9 @@ const approvalsServeEvent = "approvals.serve"
 
 // answersDoor is that door.
 type answersDoor struct {
-	listen, token, cert, key string
-	hosts, origins           []string
-	yes                      bool
+	listening
+	at, token string
+	yes       bool
 }
 
 func (a *app) approvalsServe() *cobra.Command {
@@ -45,12 +44,9 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveAnswers(cmd.Context(), d) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&d.listen, "listen", "127.0.0.1:0", "the `address` and port")
+	f.StringVar(&d.at, "listen", "127.0.0.1:0", "the `address` and port")
 	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
-	f.StringVar(&d.cert, "cert", "", "a certificate, a PEM `file`")
-	f.StringVar(&d.key, "key", "", "its key, a PEM `file`")
-	f.StringArrayVar(&d.hosts, "host", nil, "a `name`, with its port, that the door is reached by")
-	f.StringArrayVar(&d.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
+	d.flags(f)
 	f.BoolVar(&d.yes, "yes", false, "do not ask")
 	return cmd
 }
@@ -60,14 +56,11 @@ func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case d.token == "":
+	if d.token == "" {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "there is no --token-file", Hint: "name a file; one that is not there is made"}
-	case (d.cert == "") != (d.key == ""):
-		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
 	}
-	if err := local(d.listen); err != nil && d.cert == "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: shown(d.listen) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
+	if err := d.check(d.at); err != nil {
+		return err
 	}
 	token, err := httpToken(d.token)
 	if err != nil {
@@ -78,22 +71,26 @@ func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
 		return err
 	}
 	if !d.yes {
-		if err := a.confirm(ctx, fmt.Sprintf("Take signed answers at %s?", shown(d.listen))); err != nil {
+		if err := a.confirm(ctx, fmt.Sprintf("Take signed answers at %s?", shown(d.at))); err != nil {
 			return err
 		}
 	}
-	l, err := net.Listen("tcp", d.listen)
+	l, err := d.listen(d.at)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + shown(d.listen), Err: err, Hint: "give --listen another address"}
+		return err
 	}
 	defer l.Close()
 	args := map[string]any{"listen": l.Addr().String(), "tls": d.cert != ""}
 	if err := act(ctx, c, op, approvalsServeEvent, args, new(map[string]bool)); err != nil {
 		return err
 	}
-	h := newAnswersHTTP(answersHTTP{client: c, operator: op, token: token, tls: d.cert != "", hosts: d.hosts, origins: d.origins}, l.Addr())
-	fmt.Fprintf(a.stderr, "bailey: answers are taken at %s\n", h.base())
-	return h.serve(ctx, l, d.cert, d.key)
+	h := &answersHTTP{client: c, operator: op, token: token, room: make(chan struct{}, maxHTTPOpen)}
+	h.hosts, h.origins = d.names(l.Addr())
+	fmt.Fprintf(a.stderr, "bailey: answers are taken at %s://%s\n", d.scheme(), l.Addr())
+	if l, err = d.secured(l); err != nil {
+		return err
+	}
+	return h.serve(ctx, l)
 }
 
 // serveNoted says in the ledger that a door was opened, and by what right.

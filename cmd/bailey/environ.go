@@ -32,7 +32,7 @@ func inherits(name string) bool {
 
 // own are variables that must not pass from whoever made the first call into the gateway of all.
 func own(name string) bool {
-	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == "BAILEY_SESSION" || name == traceEnv || name == readyEnv
+	return name == "BAILEY_HOME" || name == "BAILEY_OPERATOR" || name == gateway.SessionVariable || name == gateway.TokenVariable || name == traceEnv || name == readyEnv
 }
 
 // gatewayEnv is the environment of a gateway that a client starts.

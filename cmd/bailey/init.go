@@ -271,7 +271,7 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 	diff := difference(listed(st.Applied.Workspaces), listed(st.Workspaces)) +
 		difference(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + loosened(st.Applied.Redaction, st.Redaction) +
 		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
-		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network)
+		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &change{file: st.File, note: note, diff: diff,
 		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
 }

@@ -26,6 +26,7 @@ type lore struct {
 	Wraps    wrapsKnown               `json:"wraps,omitzero"`
 	Packs    lorePacks                `json:"packs,omitzero"`
 	Profiles gateway.InUse            `json:"profiles,omitzero"`
+	Agents   gateway.KnownAgents      `json:"agents,omitzero"`
 }
 
 // fold takes in the data of an entry. One that is malformed changes nothing.
@@ -49,21 +50,25 @@ func folds() map[string]fold {
 			}
 			l.Asked.Questions = nil // each is withdrawn by an entry of its own, unless the gateway ended before
 		}),
-		gateway.IssueEvent:    foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
-		gateway.UseEvent:      foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
-		approve.QuestionEvent: foldAs(func(l *lore, q bailey.Question) { l.Asked.Asked(q) }),
-		approve.AnswerEvent:   foldAs(func(l *lore, e approve.Event) { l.Asked.Answered(e) }),
-		approve.UseEvent:      foldAs(func(l *lore, u approve.Use) { l.Asked.Used(u) }),
-		approve.GrantEvent:    foldAs(func(l *lore, g approve.Standing) { l.Asked.Given(g) }),
-		approve.RevokeEvent:   foldAs(func(l *lore, r approve.Revoked) { l.Asked.Revoked(r) }),
-		wrapStart:             foldAs(func(l *lore, w wrapStarting) { l.Wraps.start(w) }),
-		wrapRefused:           foldAs(func(l *lore, w wrapRefusals) { l.Wraps.refuse(w) }),
-		wrapEnd:               foldAs(func(l *lore, w wrapEnding) { l.Wraps.end(w) }),
-		packTrustEvent:        foldAs(func(l *lore, k trustedKey) { l.Packs.trust(k) }),
-		packUntrustEvent:      foldAs(func(l *lore, k trustedKey) { l.Packs.untrust(k) }),
-		packInstallEvent:      foldAs(func(l *lore, p installedPack) { l.Packs.install(p) }),
-		packUninstallEvent:    foldAs(func(l *lore, p installedPack) { l.Packs.uninstall(p) }),
-		gateway.ResumeEvent:   foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
+		gateway.IssueEvent:       foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		gateway.UseEvent:         foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
+		gateway.AgentAddEvent:    foldAs(func(l *lore, a gateway.Agent) { l.Agents.Add(a) }),
+		gateway.AgentRemoveEvent: foldAs(func(l *lore, a gateway.Agent) { l.Agents.Remove(a) }),
+		gateway.TokenAddEvent:    foldAs(func(l *lore, t gateway.Token) { l.Agents.Issue(t) }),
+		gateway.TokenRevokeEvent: foldAs(func(l *lore, e gateway.TokenEnd) { l.Agents.End(e) }),
+		approve.QuestionEvent:    foldAs(func(l *lore, q bailey.Question) { l.Asked.Asked(q) }),
+		approve.AnswerEvent:      foldAs(func(l *lore, e approve.Event) { l.Asked.Answered(e) }),
+		approve.UseEvent:         foldAs(func(l *lore, u approve.Use) { l.Asked.Used(u) }),
+		approve.GrantEvent:       foldAs(func(l *lore, g approve.Standing) { l.Asked.Given(g) }),
+		approve.RevokeEvent:      foldAs(func(l *lore, r approve.Revoked) { l.Asked.Revoked(r) }),
+		wrapStart:                foldAs(func(l *lore, w wrapStarting) { l.Wraps.start(w) }),
+		wrapRefused:              foldAs(func(l *lore, w wrapRefusals) { l.Wraps.refuse(w) }),
+		wrapEnd:                  foldAs(func(l *lore, w wrapEnding) { l.Wraps.end(w) }),
+		packTrustEvent:           foldAs(func(l *lore, k trustedKey) { l.Packs.trust(k) }),
+		packUntrustEvent:         foldAs(func(l *lore, k trustedKey) { l.Packs.untrust(k) }),
+		packInstallEvent:         foldAs(func(l *lore, p installedPack) { l.Packs.install(p) }),
+		packUninstallEvent:       foldAs(func(l *lore, p installedPack) { l.Packs.uninstall(p) }),
+		gateway.ResumeEvent:      foldAs(func(l *lore, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
 	}
 }
 

@@ -157,7 +157,7 @@ func (a *app) root() *cobra.Command {
 		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
 	})
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
-		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(),
+		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
 		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
 	groups(root)
@@ -174,7 +174,7 @@ func (a *app) client() (*gateway.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &gateway.Client{Home: home, Start: spawn, Session: inSession(), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
+	return &gateway.Client{Home: home, Start: spawn, Session: inSession(), Token: os.Getenv(gateway.TokenVariable), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
 }
 
 // look asks the gateway a question and prints the answer: as JSON, or in words.

@@ -126,6 +126,8 @@ func (s *stack) acts() map[string]gateway.Verb {
 	acts[rotateAct] = s.rotate
 	acts[policyEvent] = s.rules.apply
 	acts[resumeVerb] = s.resume
+	acts[gateway.AgentAddEvent], acts[agentRotateAct], acts[gateway.AgentRemoveEvent] = s.agentAdd, s.agentRotate, s.agentRemove
+	acts[gateway.TokenAddEvent], acts[gateway.TokenRevokeEvent] = s.tokenAdd, s.tokenRevoke
 	acts[approveVerb] = s.approve
 	acts[notifyTestVerb], acts[notifyKeyVerb] = s.notifyTest, s.notifyKey
 	acts[approvalsServeEvent] = s.serveNoted

@@ -1,14 +1,31 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
 	"github.com/spf13/cobra"
 
+	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/mcp"
 )
 
+// serving is the door of MCP over HTTP.
+type serving struct {
+	listening
+	http     string
+	fixtures bool
+}
+
 func (a *app) serveVerb() *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP over stdin and stdout, for agents",
+	var s serving
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout, or HTTP, for agents",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
 Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
@@ -17,9 +34,20 @@ its own (see bailey session).
 
 For Claude Code:
 
-  bailey init --claude-code`,
-		Args: cobra.NoArgs, PreRun: a.warn,
+  bailey init --claude-code
+
+With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Each client shows a token that bailey
+token add made. It listens on this machine alone unless there is a certificate; then --host says by which names it
+is reached. A page of another origin gets nothing unless --origin names it.`,
+		Example: "  bailey serve --http 127.0.0.1:7444",
+		Args:    cobra.NoArgs, PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.http != "" {
+				return a.serveHTTP(cmd.Context(), s)
+			}
+			if s.fixtures || s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "only --http has these flags", Hint: "bailey serve --http 127.0.0.1:7444"}
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -27,4 +55,55 @@ For Claude Code:
 			return gateway.Relay(cmd.Context(), (&keptClient{Client: c}).dial, a.stdin, a.stdout)
 		},
 	}
+	f := cmd.Flags()
+	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
+	f.BoolVar(&s.fixtures, "conformance-fixtures", false, "serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
+	s.flags(f)
+	return cmd
+}
+
+func (a *app) serveHTTP(ctx context.Context, s serving) error {
+	if err := s.check(s.http); err != nil {
+		return err
+	}
+	if s.fixtures && local(s.http) != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "the fixtures are served on a loopback address alone", Hint: "--http 127.0.0.1:0"}
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := s.listen(s.http)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	var front mcp.Front
+	front.Hosts, front.Origins = s.names(l.Addr())
+	says, err := json.Marshal(front)
+	if err != nil {
+		return err
+	}
+	if err := a.sayServed(s.scheme() + "://" + l.Addr().String() + mcp.HTTPPath); err != nil {
+		return err
+	}
+	if l, err = s.secured(l); err != nil {
+		return err
+	}
+	if s.fixtures {
+		door := mcp.NewFixtures(slog.New(slog.DiscardHandler))
+		defer context.AfterFunc(ctx, func() { door.Close(context.Cause(ctx)) })()
+		return door.Serve(l, func(net.Conn) mcp.Front { return front })
+	}
+	dial := func(ctx context.Context) (io.ReadWriteCloser, error) { return c.HTTP(ctx, says) }
+	return gateway.Forward(ctx, l, dial, slog.New(slog.DiscardHandler))
+}
+
+// sayServed says where, for people and for programs that wait for it.
+func (a *app) sayServed(url string) error {
+	if a.json {
+		return a.print(map[string]any{"ok": true, "url": url})
+	}
+	_, err := fmt.Fprintf(a.stderr, "bailey: MCP is served at %s\n", url)
+	return err
 }

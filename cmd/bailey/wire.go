@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ type stack struct {
 	shelf   *shelf
 	rules   *rulebook
 	kill    *gateway.KillSwitch // before the gate and its policy
+	agents  *gateway.Agents     // before its policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
 	sender  *notify.Sender // tells people of questions
@@ -106,9 +108,13 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
 		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
-		Begin: s.hooks.begin, End: s.hooks.end,
+		Begin: s.hooks.begin, End: s.hooks.end, Agents: s.agents,
+		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
 	})
 	if err != nil {
+		return s, err
+	}
+	if s.gateway.Web, err = s.web(); err != nil {
 		return s, err
 	}
 	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
@@ -150,6 +156,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	}
 	s.budgets = gateway.NewBudgets(nil)
 	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.note)
+	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.note)
 	if s.rules == nil {
 		s.rules, err = openRulebook(&rulebook{home: home, catalog: s.catalog, bare: s.bare, meter: s.budgets, signers: s.signers, note: s.scribe.note, log: s.log},
 			s.scribe.lore.Policy)
@@ -187,7 +194,7 @@ func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Work
 	workspaces := gateway.NewWorkspaces(masks, homes)
 	s.shelf = newShelf(s.catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.note, s.log), s.cages.Installed)
 	s.gate, err = gate.New(gate.Config{
-		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.kill.Before(s.rules), Hooks: s.hooks,
+		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.before(s.rules), Hooks: s.hooks,
 		Approver: lasting{s.queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: ways{settings: s.network}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.log, Observe: observe,
@@ -301,10 +308,51 @@ func (s *stack) close() {
 
 // mcp speaks MCP for one connection.
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
-	return mcp.Serve(ctx, mcp.Config{
+	return mcp.Serve(ctx, s.door(from), conn)
+}
+
+func (s *stack) door(from bailey.Call) mcp.Config {
+	return mcp.Config{
 		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
 		Hide: func(text string) string { return s.redaction.Text(from.Session.ID, text) },
-	}, conn)
+	}
+}
+
+// before is a policy behind what denies whatever policy says: the kill switch, and what a token is for.
+func (s *stack) before(p gate.Policy) gate.Policy { return s.kill.Before(s.agents.Before(p)) }
+
+// web is MCP over HTTP.
+func (s *stack) web() (gateway.Web, error) {
+	door, err := mcp.NewHTTP(mcp.HTTPConfig{
+		Admit: func(bearer string) (mcp.Caller, error) {
+			t, err := s.agents.Admit(bearer)
+			return mcp.Caller{Principal: bailey.Principal{Agent: t.Agent, Token: t.ID}, Token: t.ID}, err
+		},
+		Enter: func(ctx context.Context, c mcp.Caller) (mcp.Config, func(), error) {
+			from, leave, err := s.gateway.Enter(ctx, c.Principal, c.Dir)
+			return s.door(from), leave, err
+		},
+		Hide: func(text string) string { // before there is a session
+			id := bailey.NewSessionID()
+			defer s.redaction.End(id)
+			return s.redaction.Text(id, text)
+		},
+		Log: s.log,
+	})
+	return webDoor{door}, err
+}
+
+// webDoor reads what the listener said of itself.
+type webDoor struct{ *mcp.HTTP }
+
+func (w webDoor) Serve(l net.Listener) error {
+	return w.HTTP.Serve(l, func(c net.Conn) (f mcp.Front) {
+		if c, ok := c.(*gateway.WebConn); ok {
+			json.Unmarshal(c.Front, &f) // what cannot be read lets nothing through
+			f.Dir = c.Dir
+		}
+		return f
+	})
 }
 
 // doorOfMCP shows the MCP door what it needs of the stack.
@@ -319,7 +367,7 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.wanting(m) { // an agent does the first by itself
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.wanting(m) { // an agent does the first by itself
 			continue
 		}
 		tools = append(tools, mcp.Tool{
@@ -390,6 +438,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 		"approvals": s.approvals, denyVerb: s.deny, "grants": s.grants, draftVerb: s.draft, sessionVerb: s.session,
 		packsLook: s.packed.list, packLook: s.packed.show, packKeysLook: s.packed.keys, packCompareLook: s.packed.look,
 		"policy.compare": s.rules.compare, "policy.show": s.rules.show, "hooks.compare": s.hooks.book.compare, hooksLook: s.listHooks,
+		agentsLook: s.listAgents, tokensLook: s.listTokens,
 	}
 }
 
@@ -403,7 +452,7 @@ func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) 
 		return nil, err
 	}
 	x := s.rules.Engine().Explain(r)
-	if d := s.kill.Before(s.rules).Decide(r); d.Effect.String() != x.Outcome { // stopped, or without a policy that can be used
+	if d := s.before(s.rules).Decide(r); d.Effect.String() != x.Outcome { // stopped, or without a policy that can be used
 		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
 	}
 	return x, nil

@@ -22,7 +22,7 @@ func (c *course) intent() bailey.Intent {
 	p := c.call.Principal
 	i := bailey.Intent{
 		Receipt: c.receipt, Capability: bailey.CapabilityID(clip(c.hide(string(c.call.Capability)), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
-		Organisation: p.Organisation, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
+		Organisation: p.Organisation, Token: p.Token, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
 		Door: c.call.Door, Client: clip(c.hide(c.call.Client), 200), Dir: clip(c.hide(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if w := c.call.Within; w != nil {

@@ -27,6 +27,8 @@ type Client struct {
 	Calls string
 	// Session is the bearer of the session that calls and MCP connections belong to. Empty: each is one of its own.
 	Session string
+	// Token is the bearer of the agent whose calls they are. Empty: whoever has no name of its own.
+	Token string
 	// Waits is told of the question that a call waits for, once. Nil: nobody is.
 	Waits func(Notice)
 	// Progress hears why the client waits. Nil: nobody.
@@ -267,6 +269,9 @@ func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func(
 	keep = context.AfterFunc(ctx, func() { conn.Close() })
 	done = func() { keep(); conn.Close() }
 	q.Protocol = Protocol
+	if q.Operator == "" && q.Verb != httpVerb {
+		q.Token = c.Token // an operator is none, and who comes by HTTP shows it there
+	}
 	if q.Dir, err = os.Getwd(); err != nil {
 		done()
 		return nil, nil, nil, err
@@ -391,14 +396,14 @@ func stranded(n Notice, err error) error {
 // MCP opens a connection that carries MCP from here on, and outlives ctx.
 func (c *Client) MCP(ctx context.Context) (rw io.ReadWriteCloser, err error) {
 	err = untilHeard(ctx, func() error {
-		rw, err = c.carrier(ctx)
+		rw, err = c.carrier(ctx, Query{Verb: "mcp", Session: c.Session})
 		return err
 	})
 	return rw, err
 }
 
-func (c *Client) carrier(ctx context.Context) (io.ReadWriteCloser, error) {
-	conn, keep, _, err := c.open(ctx, Query{Verb: "mcp", Session: c.Session})
+func (c *Client) carrier(ctx context.Context, q Query) (io.ReadWriteCloser, error) {
+	conn, keep, _, err := c.open(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
+	// Web serves HTTP. Nil: nothing does.
+	Web Web
 	// Begin is asked before an MCP connection is served, or the first call or connection of a session that has a bearer; its error is
 	// why that is not. End is told when the connection is over, or the last of such a session, or nothing of that is held any more.
 	// Its context ends soon after the gateway began to. Both learn what may be shown. One of them nil: nobody does.
@@ -53,6 +55,10 @@ type Config struct {
 	Live *Live
 	// Sessions knows those that outlive a connection. Nil: none does.
 	Sessions *Sessions
+	// Agents knows whose a token is. Nil: nobody has one.
+	Agents *Agents
+	// TokenRequired reports whether who shows no token makes no call. Nil: anybody does.
+	TokenRequired func() bool
 	// Kept holds the maps of what people redact. Nil: nobody can.
 	Kept *Kept
 	// Idle is how long a gateway without a session or a kept map lives. Zero: ten minutes.
@@ -70,6 +76,7 @@ type Gateway struct {
 	listener *peer.Listener
 	socket   os.FileInfo
 	person   string
+	web      *webListener // set by Run, unless Web is nil
 	calls    sync.WaitGroup
 	busy     atomic.Int64
 	streams  chan struct{}                           // has what redact streams hold
@@ -125,6 +132,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer enough()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastPatience, enough) })()
 	g.last = last
+	stopWeb := g.serveWeb()
 	go g.watch(ctx, cancel)
 	context.AfterFunc(ctx, func() { g.listener.Close() })
 	for {
@@ -148,6 +156,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			g.serve(ctx, conn)
 		})
 	}
+	stopWeb(context.Cause(ctx))
 	g.calls.Wait()
 	if g.Sessions != nil {
 		g.Sessions.close(g.endSession)
@@ -227,5 +236,5 @@ func (g *Gateway) idle() bool {
 	if kept > 0 {
 		g.quiet = time.Now()
 	}
-	return g.busy.Load() == 0 && time.Since(g.quiet) > g.Idle
+	return g.busy.Load() == 0 && (g.Web == nil || g.Web.Sessions() == 0) && time.Since(g.quiet) > g.Idle
 }

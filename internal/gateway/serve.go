@@ -51,8 +51,14 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	from := bailey.Call{
-		Principal: bailey.Principal{Agent: "local", Person: g.person},
+		Principal: bailey.Principal{Agent: LocalAgent, Person: g.person},
 		Door:      "cli", Dir: q.Dir,
+	}
+	if q.Token != "" {
+		if err := g.named(q.Token, &from.Principal); err != nil {
+			conn.WriteJSON(frameError, newFailure(err))
+			return
+		}
 	}
 	leave, err := g.session(ctx, q, &from)
 	if err != nil {
@@ -60,7 +66,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	defer leave()
-	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)) > maxConns {
+	if (q.Verb == "call" || q.Verb == "mcp" || q.Verb == httpVerb) && g.busy.Load()-int64(len(g.streams)) > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
 	}
@@ -74,6 +80,8 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from, q.Session != "")
+	case q.Verb == httpVerb:
+		g.http(ctx, conn, q)
 	case q.Verb == redactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
@@ -95,9 +103,26 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
+// named gives a principal the name that its token has.
+func (g *Gateway) named(bearer string, p *bailey.Principal) error {
+	if g.Agents == nil {
+		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + TokenVariable}
+	}
+	t, err := g.Agents.Admit(bearer)
+	p.Agent, p.Token = t.Agent, t.ID
+	return err
+}
+
+var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
+	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + TokenVariable}
+
 // session gives a query its session: that of its bearer, or one of its own, which ends with it.
 func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leave func(), err error) {
 	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
+	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
+	if q.Session == "" && nobody {
+		return nil, errNobody
+	}
 	if q.Session == "" || !calls {
 		from.Session = bailey.Session{ID: bailey.NewSessionID(), Single: q.Verb == "call"}
 		return func() { g.endSession(from.Session.ID) }, nil
@@ -111,8 +136,13 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 	if i, ok := g.Sessions.wall(from.Session.ID); ok {
 		from.Principal.Agent, from.Door = i.Agent, i.Door
 		g.Workspaces.fix(from.Session.ID, i.Dir)
+		nobody = false // who an agent inside is, its bearer says
 	}
 	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
+	if nobody {
+		leave()
+		return nil, errNobody
+	}
 	if g.Begin == nil || g.End == nil {
 		return leave, nil
 	}
@@ -231,6 +261,9 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	shown := from
 	shown.Dir = g.Redaction.Text(id, from.Dir)
 	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": shown.Dir}
+	if from.Principal.Token != "" {
+		event["token"] = from.Principal.Token
+	}
 	if bearer {
 		event["bearer"] = true // it may have been connected before, and may be again
 	}

@@ -32,8 +32,14 @@ type Applied struct {
 	Broker     *Broker       `json:"broker,omitempty"`        // where credentials are borrowed; nil: nowhere
 	Notify     Notify        `json:"notify,omitzero"`         // without its URL, which the file alone has
 	Network    Network       `json:"network,omitzero"`        // what cages reach beyond manifests
+	Agents     AgentRules    `json:"agents,omitzero"`         // who may call
 	Operator   Operator      `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
+}
+
+// AgentRules say which agents the doors let in.
+type AgentRules struct {
+	Required bool `json:"required,omitempty"` // who shows no token makes no call
 }
 
 // UnmarshalJSON refuses what it does not know: a rule of a newer version that was left out would hide less than what
@@ -62,6 +68,7 @@ type SettingsState struct {
 	Broker     *Broker       `json:"broker,omitempty"`
 	Notify     Notify        `json:"notify,omitzero"`
 	Network    Network       `json:"network,omitzero"`
+	Agents     AgentRules    `json:"agents,omitzero"`
 	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
 	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
 	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
@@ -190,7 +197,7 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	}
 	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	st.Broker = said.Broker
-	st.Notify, st.Network = said.Notify, said.Network
+	st.Notify, st.Network, st.Agents = said.Notify, said.Network, said.Agents
 	st.Inside = st.Dir != "" && bounds{dirs: st.Workspaces}.hold(st.Dir)
 	return st, nil
 }
@@ -225,7 +232,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Appli
 	}
 	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, expressions(said.Redaction), said.Signers, said.Approvers
 	by.Broker = said.Broker
-	by.Notify, by.Network = said.Notify, said.Network
+	by.Notify, by.Network, by.Agents = said.Notify, said.Network, said.Agents
 	rules, err := redact.Compile(by.Redaction)
 	if err != nil {
 		return s.applied, err

@@ -9,14 +9,14 @@ import (
 )
 
 // Protocol is the version of what client and gateway say to each other; another one is refused.
-const Protocol = 2
+const Protocol = 3
 
 // stopVerb ends the gateway. It is understood in every version of the protocol.
 const stopVerb = "stop"
 
 // Frame kinds. A client sends one query; the gateway answers output frames, then one result or error. To a call that
 // waits for a person it sends a notice, which says of what.
-// After a query for "mcp" and an empty result frame the connection carries MCP, unframed. After one for "redact" and
+// After a query for "mcp" and an empty result frame the connection carries MCP, unframed, and after one for "http" HTTP/1.1. After one for "redact" and
 // an empty result frame the client sends input and then end, while output comes; a result or error is the last word.
 const (
 	frameQuery  byte = 'q'
@@ -32,13 +32,16 @@ const (
 // Query is what a client asks for.
 type Query struct {
 	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"`              // call, mcp, redact, stop, or one of the gateway's looks
+	Verb     string         `json:"verb"`              // call, mcp, http, redact, stop, or one of the gateway's looks
 	Dir      string         `json:"dir"`               // the client's working directory
 	Session  string         `json:"session,omitempty"` // the bearer of the session that a call or an MCP connection belongs to
+	Token    string         `json:"token,omitempty"`   // the bearer of the agent that asks
 	Call     *CallQuery     `json:"call,omitempty"`
 	Args     map[string]any `json:"args,omitempty"` // of a look or an act
 	Redact   *RedactQuery   `json:"redact,omitempty"`
 	Operator Operator       `json:"operator,omitempty"`
+	// Front is what the listener says of itself that a connection of HTTP came by.
+	Front json.RawMessage `json:"front,omitempty"`
 }
 
 // CallQuery is a call as a client words it.

@@ -35,6 +35,7 @@ type Contents struct {
 	Broker     *Broker       // nil: nothing can be lent
 	Notify     Notify
 	Network    Network
+	Agents     AgentRules
 }
 
 // ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
@@ -56,6 +57,9 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"approvers":     func(n ast.Node) (err error) { c.Approvers, err = approversOf(n); return err },
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
+		"agents": func(n ast.Node) error {
+			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required)})
+		},
 	})
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err

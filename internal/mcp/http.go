@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -57,42 +57,28 @@ type Caller struct {
 	Dir       string // where calls start that name no place; set by the door
 }
 
-// Front is what a listener lets through: the names it is called by, and the pages of the web that may ask. It is a
-// matter of who listens, and told with each connection.
+// Front is what a listener lets through: the names that it is reached by, and the pages of the web that may ask. A page whose own
+// name leads here (DNS rebinding) comes by another.
 type Front struct {
-	Hosts   []string `json:"hosts,omitempty"`   // besides the names of loopback; without port
-	Origins []string `json:"origins,omitempty"` // besides the listener's own; scheme://host[:port]
-	Dir     string   `json:"-"`
+	Hosts   []string `json:"hosts"`   // with ports
+	Origins []string `json:"origins"` // scheme://host[:port], RFC 6454
+	Dir     string   `json:"-"`       // where calls start that name no place
 }
 
 type frontKey struct{}
 
-// WithFront tells the door what a request came through.
-func WithFront(ctx context.Context, f Front) context.Context {
-	return context.WithValue(ctx, frontKey{}, f)
-}
-
-// host reports whether a request's Host is a name of ours. A page that has its own name lead here (DNS rebinding) has another.
-func (f Front) host(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
+// admits says why a request is none for this listener.
+func (f Front) admits(r *http.Request) error {
+	has := func(all []string, one string) bool {
+		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, one) })
 	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	if ip, err := netip.ParseAddr(name); name == "localhost" || err == nil && ip.IsLoopback() {
-		return true
+	if !has(f.Hosts, r.Host) {
+		return refuseAs(http.StatusForbidden, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
 	}
-	return slices.ContainsFunc(f.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
-}
-
-// origin reports whether the page that asks, if a page does, may. RFC 6454: an Origin is a scheme, host and port, or "null".
-func (f Front) origin(r *http.Request) bool {
-	all := r.Header.Values("Origin")
-	if len(all) == 0 {
-		return true
+	if origins, from := r.Header["Origin"]; from && (len(origins) != 1 || !has(f.Origins, origins[0])) {
+		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here", "start it with --origin")
 	}
-	own := len(all) == 1 && (strings.EqualFold(all[0], "http://"+r.Host) || strings.EqualFold(all[0], "https://"+r.Host))
-	return own || len(all) == 1 && slices.ContainsFunc(f.Origins, func(o string) bool { return strings.EqualFold(o, all[0]) })
+	return nil
 }
 
 // HTTPConfig says who is let in by HTTP, and what a session is.
@@ -115,6 +101,9 @@ type HTTP struct {
 	open   func(*seat) (*sdk.Server, error) // the server of a session
 	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
 	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
+
+	closed context.Context // ends when nothing is served any more
+	close  func()
 }
 
 // NewHTTP makes the door.
@@ -135,6 +124,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	h := &HTTP{HTTPConfig: c}
+	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
 	// Host is checked here, by the listener's names: the SDK does not know them.
@@ -143,6 +133,29 @@ func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	options.Stateless = true
 	h.newest = sdk.NewStreamableHTTPHandler(server, &options)
 	return h
+}
+
+// What a connection may take to begin a request, and to begin the next one.
+const (
+	headPatience = 10 * time.Second
+	nextPatience = 2 * time.Minute
+	maxHead      = 16 << 10 // bytes of a request's line and headers
+)
+
+// Serve serves HTTP/1.1 on a listener until that ends, or [HTTP.Close] does it. front tells what a connection came through.
+func (h *HTTP) Serve(l net.Listener, front func(net.Conn) Front) error {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: headPatience, IdleTimeout: nextPatience, MaxHeaderBytes: maxHead,
+		ErrorLog: log.New(io.Discard, "", 0), // it quotes what clients send
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, frontKey{}, front(c))
+		},
+	}
+	defer context.AfterFunc(h.closed, func() { server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // httpError is what is answered to a request that goes no further.
@@ -181,12 +194,10 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 	front, _ := r.Context().Value(frontKey{}).(Front)
-	switch {
-	case !front.host(r.Host):
-		return refuseAs(http.StatusForbidden, bailey.Denied, "the request is for another host", "ask by the name that the listener was given (--host), or by one of loopback")
-	case !front.origin(r):
-		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of this Origin may not ask", "name it when the listener starts (--origin) if they are to")
-	case r.URL.Path != HTTPPath:
+	if err := front.admits(r); err != nil {
+		return err
+	}
+	if r.URL.Path != HTTPPath {
 		return refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
 	}
 	who, err := h.admit(r)

@@ -285,7 +285,7 @@ type ended struct{ error }
 func (e ended) Is(target error) bool { return target == context.Canceled }
 func (e ended) Unwrap() error        { return e.error }
 
-// Close ends all sessions, and returns when nothing is left of them. None begins any more.
+// Close ends all sessions and what is served, and returns when nothing is left of the sessions. None begins any more.
 func (h *HTTP) Close(why error) {
 	h.mu.Lock()
 	h.over = why
@@ -298,6 +298,7 @@ func (h *HTTP) Close(why error) {
 		go h.end(t, why)
 	}
 	h.ended.Wait()
+	h.close()
 }
 
 // Sessions counts those that are open.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"bailey"
+)
+
+// listening is how a door of HTTP is reached: without a certificate from this machine alone.
+type listening struct {
+	cert, key      string
+	hosts, origins []string
+}
+
+func (l *listening) flags(f *pflag.FlagSet) {
+	f.StringVar(&l.cert, "cert", "", "a certificate, a PEM `file`")
+	f.StringVar(&l.key, "key", "", "its key, a PEM `file`")
+	f.StringArrayVar(&l.hosts, "host", nil, "a `name`, with its port, that the door is reached by")
+	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
+}
+
+// check refuses an address that more than this machine reaches without TLS.
+func (l *listening) check(address string) error {
+	if (l.cert == "") != (l.key == "") {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
+	}
+	if err := local(address); err != nil && l.cert == "" {
+		return &bailey.Error{Kind: bailey.Invalid, Message: shown(address) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
+	}
+	return nil
+}
+
+// listen listens, by TCP.
+func (l *listening) listen(address string) (net.Listener, error) {
+	at, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + shown(address), Err: err, Hint: "name another address"}
+	}
+	return at, nil
+}
+
+// secured speaks TLS on what is accepted, where there is a certificate.
+func (l *listening) secured(at net.Listener) (net.Listener, error) {
+	if l.cert == "" {
+		return at, nil
+	}
+	pair, err := tls.LoadX509KeyPair(l.cert, l.key)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the certificate cannot be used", Err: err, Hint: "--cert and --key are PEM files that belong together"}
+	}
+	return tls.NewListener(at, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+}
+
+func (l *listening) scheme() string {
+	if l.cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// names are what the door is reached by, with ports, and the pages that may ask. On this machine the names are the address's own, and
+// localhost: a name that somebody lets lead here (DNS rebinding) is another one.
+func (l *listening) names(addr net.Addr) (hosts, origins []string) {
+	hosts = append(slices.Clone(l.hosts), addr.String())
+	if host, port, err := net.SplitHostPort(addr.String()); err == nil && net.ParseIP(host).IsLoopback() {
+		hosts = append(hosts, net.JoinHostPort("localhost", port))
+	}
+	origins = slices.Clone(l.origins)
+	for _, host := range hosts {
+		origins = append(origins, l.scheme()+"://"+host)
+	}
+	return hosts, origins
+}

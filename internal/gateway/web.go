@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// httpVerb makes a connection one of HTTP/1.1.
+const httpVerb = "http"
+
+// Web serves HTTP, and has sessions of its own.
+type Web interface {
+	Serve(l net.Listener) error // until l ends; its connections are of type *[WebConn]
+	Sessions() int              // that are open
+	Close(why error)            // ends them all, and what is served, and returns when nothing of it is left
+}
+
+// WebConn is a connection that HTTP is spoken on.
+type WebConn struct {
+	*net.UnixConn
+	Dir    string          // where the listener was started
+	Front  json.RawMessage // what it says of itself
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Close closes it.
+func (c *WebConn) Close() error {
+	defer c.once.Do(func() { close(c.closed) })
+	return c.UnixConn.Close()
+}
+
+// webListener hands connections to a server.
+type webListener struct {
+	conns chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+	addr  net.Addr
+}
+
+func (l *webListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *webListener) Close() error   { l.once.Do(func() { close(l.ended) }); return nil }
+func (l *webListener) Addr() net.Addr { return l.addr }
+
+// serveWeb serves HTTP on the connections that are handed over, until stop.
+func (g *Gateway) serveWeb() (stop func(why error)) {
+	if g.Web == nil {
+		return func(error) {}
+	}
+	g.web = &webListener{conns: make(chan net.Conn), ended: make(chan struct{}), addr: &net.UnixAddr{Name: g.Home.Socket(), Net: "unix"}}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := g.Web.Serve(g.web); err != nil {
+			g.Log.Error("HTTP is served no more", "err", err)
+		}
+	})
+	return func(why error) {
+		g.Web.Close(why)
+		g.web.Close()
+		serving.Wait()
+	}
+}
+
+// http hands a connection over, and returns when it is closed.
+func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q Query) {
+	if g.web == nil {
+		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
+		return
+	}
+	if err := conn.WriteFrame(frameResult, nil); err != nil {
+		return
+	}
+	c := &WebConn{UnixConn: conn.UnixConn, Dir: q.Dir, Front: q.Front, closed: make(chan struct{})}
+	select {
+	case g.web.conns <- c:
+	case <-g.web.ended:
+		return
+	case <-ctx.Done():
+		return
+	}
+	<-c.closed
+}
+
+// Enter begins a session of the principal's, which outlives connections. Every call of it is as from is; leave ends it.
+func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (from bailey.Call, leave func(), err error) {
+	p.Person = g.person
+	from = bailey.Call{Principal: p, Door: "mcp", Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
+	id := from.Session.ID
+	shown := from
+	shown.Dir = g.Redaction.Text(id, dir)
+	event := map[string]any{"session": id, "door": "mcp", "agent": p.Agent, "dir": shown.Dir, "token": p.Token, "transport": "http"}
+	if err := g.Note(ctx, "session.start", event); err != nil {
+		return from, nil, err
+	}
+	ends := []func(){
+		func() { g.endSession(id) },
+		func() {
+			if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
+				g.Log.Error("a session's end is not recorded", "session", id, "err", err)
+			}
+		},
+		g.Live.connect(shown),
+	}
+	leave = func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+	if g.Begin == nil || g.End == nil {
+		return from, leave, nil
+	}
+	begun := false
+	defer func() { // also where a hook's asker panics
+		if !begun {
+			leave()
+		}
+	}()
+	if err := g.Begin(ctx, shown); err != nil {
+		return from, nil, newFailure(err).hidden(g.Redaction, id).err()
+	}
+	begun = true
+	ends = append(ends, func() { g.End(g.last, shown) })
+	return from, leave, nil
+}
+
+// HTTP opens a connection that carries HTTP/1.1 from here on, and outlives ctx. says is what the listener says of itself.
+func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (rw io.ReadWriteCloser, err error) {
+	err = untilHeard(ctx, func() error {
+		rw, err = c.carrier(ctx, Query{Verb: httpVerb, Front: says})
+		return err
+	})
+	return rw, err
+}
+
+// maxFront bounds the connections of one listener, so that who may not even speak leaves room for who may ([maxConns]).
+const maxFront = 208
+
+// firstPatience bounds how long a connection may stay without a byte, or without having shaken hands.
+const firstPatience = 10 * time.Second
+
+// Forward gives each connection of a listener to the gateway, until ctx ends. It understands nothing of what passes. dial leads to
+// a gateway, which it starts if there is none.
+func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (io.ReadWriteCloser, error), log *slog.Logger) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	var open sync.WaitGroup
+	defer open.Wait()
+	places := make(chan struct{}, maxFront)
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case passing(err):
+			time.Sleep(50 * time.Millisecond)
+			continue
+		case err != nil:
+			return err
+		}
+		select {
+		case places <- struct{}{}:
+		default: // it is told nothing: what tells it could be held up too
+			conn.Close()
+			continue
+		}
+		open.Go(func() {
+			defer func() { <-places }()
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			if err := forward(ctx, conn, dial); err != nil {
+				log.Info("a connection ended", "err", err)
+			}
+		})
+	}
+}
+
+func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.ReadWriteCloser, error)) error {
+	conn.SetDeadline(time.Now().Add(firstPatience))
+	first := make([]byte, 4<<10)
+	n, err := conn.Read(first) // of TLS, this shakes hands
+	if n == 0 {
+		return err
+	}
+	far, err := dial(ctx)
+	if err != nil {
+		unavailable(conn, err)
+		return err
+	}
+	defer far.Close()
+	conn.SetDeadline(time.Time{})
+	if _, err := far.Write(first[:n]); err != nil {
+		return err
+	}
+	go func() {
+		io.Copy(far, conn)
+		far.Close() // who says no more is gone, as HTTP servers take it: its calls end
+		conn.Close()
+	}()
+	_, err = io.Copy(conn, far)
+	return err
+}
+
+// unavailable answers the first request of a connection that leads nowhere.
+func unavailable(conn net.Conn, err error) {
+	f := newFailure(err)
+	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
+		"code": -32603, "message": f.Message, "data": map[string]any{"kind": f.Kind, "hint": f.Hint}}})
+	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}
+	r.Write(conn)
+}
