@@ -46,7 +46,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	f := cmd.Flags()
 	f.StringVar(&d.at, "listen", "127.0.0.1:0", "the `address` and port")
 	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
-	d.flags(f)
+	d.flags(cmd)
 	f.BoolVar(&d.yes, "yes", false, "do not ask")
 	return cmd
 }

@@ -5,7 +5,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"bailey"
 )
@@ -16,7 +16,8 @@ type listening struct {
 	hosts, origins []string
 }
 
-func (l *listening) flags(f *pflag.FlagSet) {
+func (l *listening) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&l.cert, "cert", "", "a certificate, a PEM `file`")
 	f.StringVar(&l.key, "key", "", "its key, a PEM `file`")
 	f.StringArrayVar(&l.hosts, "host", nil, "a `name`, with its port, that the door is reached by")

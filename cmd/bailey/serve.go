@@ -58,7 +58,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 	f := cmd.Flags()
 	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
 	f.BoolVar(&s.fixtures, "conformance-fixtures", false, "serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
-	s.flags(f)
+	s.flags(cmd)
 	return cmd
 }
 

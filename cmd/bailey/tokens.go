@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -39,7 +38,8 @@ type granting struct {
 	yes                     bool
 }
 
-func (g *granting) flags(f *pflag.FlagSet) {
+func (g *granting) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it reaches, as git.status or 'git.*'; all without it")
 	f.StringVar(&g.expires, "expires", "30d", "how long it counts, as 12h or 30d; at most 366d")
 	f.BoolVar(&g.yes, "yes", false, "do not ask")
@@ -64,7 +64,7 @@ func (a *app) agentAddVerb() *cobra.Command {
 			return a.issue(cmd.Context(), "agent add", gateway.AgentAddEvent, g)
 		},
 	}
-	g.flags(cmd.Flags())
+	g.flags(cmd)
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (a *app) agentRotateVerb() *cobra.Command {
 			return a.issue(cmd.Context(), "agent rotate", agentRotateAct, g)
 		},
 	}
-	g.flags(cmd.Flags())
+	g.flags(cmd)
 	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old ones still count, as 24h")
 	return cmd
 }
@@ -141,7 +141,7 @@ func (a *app) tokenAddVerb() *cobra.Command {
 			return a.issue(cmd.Context(), "token add", gateway.TokenAddEvent, g)
 		},
 	}
-	g.flags(cmd.Flags())
+	g.flags(cmd)
 	cmd.Flags().StringVar(&g.agent, "agent", gateway.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
 	return cmd
 }

@@ -2,13 +2,18 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // NewFixtures is the door with what MCP's conformance suite asks for, and nothing of Bailey's: its tools, resources and prompts.
-// Whoever asks is let in.
+// Whoever asks is let in. What a fixture does is what the suite's scenario of that name describes.
 func NewFixtures(log *slog.Logger) *HTTP {
 	h := newHTTP(HTTPConfig{Log: log, Enter: func(context.Context, Caller) (Config, func(), error) {
 		return Config{Log: log, Hide: func(text string) string { return text }}, func() {}, nil
@@ -17,6 +22,254 @@ func NewFixtures(log *slog.Logger) *HTTP {
 	return h
 }
 
+// fixtures is the server of one session.
 func fixtures(t *seat) (*sdk.Server, error) {
-	return sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, nil), nil
+	none := func(context.Context, *sdk.SubscribeRequest) error { return nil }
+	server := sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, &sdk.ServerOptions{
+		Capabilities: &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
+		CompletionHandler: func(context.Context, *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
+			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{"paris", "park", "party"}, Total: 3}}, nil
+		},
+		SubscribeHandler:   none,
+		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
+		GetSessionID:       func() string { return t.session.name },
+		SetCacheable:       func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+	})
+	for _, f := range [][]fixture{contentFixtures, sessionFixtures, inputFixtures, changeFixtures(server), taskFixtures} {
+		for _, f := range f {
+			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
+		}
+	}
+	addResources(server)
+	addPrompts(server)
+	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if call, ok := req.(*sdk.CallToolRequest); ok {
+				if res, ok, err := t.session.fixtureTask(ctx, call); ok {
+					return res, err
+				}
+			}
+			res, err := next(ctx, method, req)
+			if r, ok := res.(*sdk.InitializeResult); ok {
+				r.Capabilities = withoutExtensions(r.Capabilities)
+			}
+			return res, err
+		}
+	})
+	return server, t.session.offerTasks(server)
+}
+
+// fixture is a tool. Its inputs are a schema's properties and what of them is required, or a whole schema.
+type fixture struct {
+	name   string
+	inputs string
+	do     func(ctx context.Context, f *fixtureCall) (*sdk.CallToolResult, error)
+}
+
+func (f fixture) schema() string {
+	switch {
+	case f.inputs == "":
+		return `{"type":"object"}`
+	case f.inputs[0] == '{':
+		return f.inputs
+	}
+	return `{"type":"object","properties":{` + f.inputs + `}}`
+}
+
+func (f fixture) handler() sdk.ToolHandler {
+	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		c := &fixtureCall{req: req}
+		if len(req.Params.Arguments) > 0 {
+			if err := json.Unmarshal(req.Params.Arguments, &c.args); err != nil {
+				return nil, invalidParams("the arguments are no object")
+			}
+		}
+		return f.do(ctx, c)
+	}
+}
+
+// fixtureCall is a call of one.
+type fixtureCall struct {
+	req  *sdk.CallToolRequest
+	args map[string]any
+	task *task // nil: it is none
+	of   *tasks
+}
+
+func (c *fixtureCall) text(name string) string { s, _ := c.args[name].(string); return s }
+
+func saying(format string, args ...any) *sdk.CallToolResult {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
+
+// rests waits, as a tool that works does; it reports whether it was left in peace.
+func rests(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// A picture of one pixel, and a sound of none.
+var (
+	onePixel = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx\x9cc\xf8\xcf\xc0\x00\x00\x03\x01\x01\x00\xc9\xfe\x92\xef\x00\x00\x00\x00IEND\xaeB`\x82")
+	silence  = []byte("RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00@\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00")
+	picture  = &sdk.ImageContent{Data: onePixel, MIMEType: "image/png"}
+)
+
+func embedded(uri, kind, text string) *sdk.EmbeddedResource {
+	return &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: uri, MIMEType: kind, Text: text}}
+}
+
+// shows is a fixture that answers the same each time.
+func shows(name string, content ...sdk.Content) fixture {
+	return fixture{name: name, do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: content}, nil
+	}}
+}
+
+var contentFixtures = []fixture{
+	shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
+	shows("test_image_content", picture),
+	shows("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
+	shows("test_embedded_resource", embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+	shows("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
+		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
+	shows("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
+	{name: "test_error_handling", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
+		r := saying("This tool intentionally returns an error for testing")
+		r.IsError = true
+		return r, nil
+	}},
+	{name: "json_schema_2020_12_tool", inputs: schema2020, do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		return saying("%v", c.args), nil
+	}},
+	{name: "test_x_mcp_header", inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
+		do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return saying("region %s", c.text("region")), nil
+		}},
+	{name: "greet", inputs: `"name":{"type":"string"}`,
+		do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return saying("Hello, %s!", c.text("name")), nil
+		}},
+}
+
+// schema2020 has each word of JSON Schema that the suite wants to see again.
+const schema2020 = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
+	"$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},
+	"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},
+		"phone":{"type":"string"},"email":{"type":"string"}},
+	"allOf":[{"anyOf":[{"required":["phone"]},{"required":["email"]}]}],
+	"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},"then":{"required":["phone"]},"else":{"required":["email"]},
+	"additionalProperties":false}`
+
+// changeFixtures tell who listens that something changed.
+func changeFixtures(server *sdk.Server) []fixture {
+	return []fixture{
+		{name: "test_trigger_tool_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
+			f := shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}) // the same again is a change too
+			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
+			return saying("the tools changed"), nil
+		}},
+		{name: "test_trigger_prompt_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
+			addPrompts(server)
+			return saying("the prompts changed"), nil
+		}},
+	}
+}
+
+// taskFixtures are tasks to a client that knows tasks, and tools to others.
+var taskFixtures = []fixture{
+	{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		seconds, _ := c.args["seconds"].(float64)
+		if !rests(ctx, time.Duration(seconds*float64(time.Second))) {
+			r := saying("cut off")
+			r.IsError = true
+			return r, nil
+		}
+		return saying("computed %s in %v s", c.text("label"), seconds), nil
+	}},
+	{name: "failing_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		rests(ctx, time.Second)
+		r := saying("the job failed")
+		r.IsError = true
+		return r, nil
+	}},
+	{name: "protocol_error_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
+	}},
+	{name: "confirm_delete", inputs: `"filename":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		return c.asks(ctx, "confirm")
+	}},
+	{name: "test_tool_with_task", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
+			rests(ctx, 100*time.Millisecond)
+			return saying("Hello, %s!", name), nil
+		}
+		return needs(seal("task"), sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
+	}},
+	{name: "multi_input", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+		return c.asks(ctx, "first", "second")
+	}},
+}
+
+// asks waits for an answer to each key.
+func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolResult, error) {
+	if c.task == nil {
+		return saying("nobody was asked"), nil
+	}
+	inputs, answers := sdk.InputRequestMap{}, make(chan string, len(keys))
+	for _, key := range keys {
+		inputs[key] = asksFor("Is it "+key+"?", `"confirm":{"type":"boolean"}`, "")
+	}
+	c.of.ask(c.task, "waits for its client", inputs, func(_ context.Context, key string, r sdk.InputResponse) bool {
+		if _, ok := r.(*sdk.ElicitResult); !ok {
+			return false
+		}
+		select {
+		case answers <- key:
+		default: // it came twice
+		}
+		return true
+	})
+	for range keys {
+		select {
+		case <-answers:
+		case <-ctx.Done():
+			r := saying("cut off")
+			r.IsError = true
+			return r, nil
+		}
+	}
+	return saying("answered: %v", keys), nil
+}
+
+// fixtureTask answers a call that is a task. ok is false for any other.
+func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (res sdk.Result, ok bool, err error) {
+	for _, f := range taskFixtures {
+		switch {
+		case f.name != req.Params.Name:
+			continue
+		case !extends(req.Params.GetMeta()) && f.name != "failing_job" && f.name != "test_tool_with_task":
+			return nil, false, nil
+		case !extends(req.Params.GetMeta()): // these are nothing but tasks
+			return nil, true, missingTasks()
+		case f.name == "test_tool_with_task" && field(req.Params.InputResponses, "user_name", "name") == "":
+			return nil, false, nil // first it asks, as a call
+		}
+		return s.tasks.run(ctx, taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
+			c := &fixtureCall{req: req, task: t, of: &s.tasks}
+			if len(req.Params.Arguments) > 0 && json.Unmarshal(req.Params.Arguments, &c.args) != nil {
+				return nil, invalidParams("the arguments are no object")
+			}
+			r, err := f.do(ctx, c)
+			if r == nil {
+				return nil, errors.Join(err)
+			}
+			return r, err
+		}})
+	}
+	return nil, false, nil
 }

@@ -137,7 +137,8 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 // session is what is known above the wire.
 type session struct {
 	Config
-	conn *conn // nil where it is not of one connection
+	conn *conn  // nil where it is not of one connection
+	name string // of a session of HTTP, by which its client names it; "" elsewhere
 	// carry ties a call to more than its connection, and counts it until done. Nil: to nothing more.
 	carry func(ctx context.Context, req sdk.Request) (out context.Context, done func(), err error)
 	page  int           // tools in one answer to tools/list
@@ -161,6 +162,7 @@ func (s *session) server() (*sdk.Server, error) {
 		Logger:       s.Log,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+		GetSessionID: func() string { return s.name },
 	})
 	server.AddReceivingMiddleware(s.receive)
 	return server, s.offerTasks(server)

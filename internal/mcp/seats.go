@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,9 @@ type seat struct {
 	peer  *sdk.ServerSession // of an old one, once it has initialized
 }
 
+// oldKey is before the name of an old one in its key.
+const oldKey = "old\x00"
+
 type seatKey struct{}
 
 func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
@@ -75,9 +79,9 @@ func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message
 		}
 		t, err = h.take(who, "new\x00"+who.Token+"\x00"+name, false, true)
 	case name != "":
-		t, err = h.take(who, "old\x00"+name, true, false)
+		t, err = h.take(who, oldKey+name, true, false)
 	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].call() && msgs[0].Method == "initialize":
-		t, err = h.take(who, "old\x00"+rand.Text(), true, true)
+		t, err = h.take(who, oldKey+rand.Text(), true, true)
 	default:
 		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session", "begin one with initialize, then send its "+headerSession+" with each request")
 	}
@@ -177,6 +181,9 @@ func (h *HTTP) begin(t *seat, who Caller) {
 	}
 	t.leave = leave
 	t.session = newSession(cfg)
+	if t.old {
+		t.session.name = strings.TrimPrefix(t.key, oldKey)
+	}
 	if t.server, t.err = h.open(t); t.err == nil && t.old {
 		t.server.AddReceivingMiddleware(h.follow(t))
 	}

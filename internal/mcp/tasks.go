@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,26 +50,29 @@ type task struct {
 	created time.Time
 	end     context.CancelCauseFunc
 
-	wait      *wait // nil once it has ended
-	shown     bool  // its client knows it: before that it counts, and nobody finds it
-	size      int   // see maxHeld
+	shown     bool // its client knows it: before that it counts, and nobody finds it
+	size      int  // see maxHeld
 	updated   time.Time
 	status    string // working, input_required, completed, failed, cancelled
 	message   string
 	withdrawn bool
-	question  *Question // what inputs ask
-	inputs    sdk.InputRequestMap
+	inputs    sdk.InputRequestMap // that it waits for; replaced, never changed: answers show it
+	take      taker               // of what comes for them
 	result    sdk.Result
 	err       *jsonrpc.Error
+	asks      chan struct{} // has a word once it asks for something
 	done      chan struct{} // closed once it has ended
 }
+
+// taker takes what came for an input, and says whether that is answered by it.
+type taker func(ctx context.Context, key string, r sdk.InputResponse) bool
 
 func (t *task) ended() bool {
 	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
 }
 
 // begin makes room for a task of so many bytes, for which those that ended first are forgotten; nil when there is none.
-func (l *tasks) begin(w *wait, size int, end context.CancelCauseFunc) *task {
+func (l *tasks) begin(size int, end context.CancelCauseFunc) *task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over || !l.room(1, size) {
@@ -77,7 +82,7 @@ func (l *tasks) begin(w *wait, size int, end context.CancelCauseFunc) *task {
 		l.all = map[string]*task{}
 	}
 	now := time.Now()
-	t := &task{id: "t-" + strings.ToLower(rand.Text()), created: now, updated: now, status: "working", size: size, end: end, wait: w, done: make(chan struct{})}
+	t := &task{id: "t-" + strings.ToLower(rand.Text()), created: now, updated: now, status: "working", size: size, end: end, asks: make(chan struct{}, 1), done: make(chan struct{})}
 	l.all[t.id] = t
 	l.running.Add(1)
 	return t
@@ -158,7 +163,7 @@ func (l *tasks) close() {
 func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.updated, t.message, t.inputs, t.question, t.wait, t.size = time.Now(), "", nil, nil, nil, 0
+	t.updated, t.message, t.inputs, t.take, t.size = time.Now(), "", nil, nil, 0
 	a, _ := res.(*answer)
 	if a != nil {
 		for _, c := range a.Content {
@@ -182,34 +187,83 @@ func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) str
 	l.room(0, 0)
 }
 
-// asked is told of a question for as long as the call waits for its answer.
-func (l *tasks) asked(ctx context.Context, t *task, w *wait, q bailey.Question, told chan<- struct{}) {
-	var full *Question
-	var p *sdk.ElicitParams
-	if _, can := era(w.req); form(can) {
-		if f, err := w.Gate.Question(ctx, w.call, q.ID); err == nil {
-			full, p = &f, elicitation(f)
-		}
-	}
+// ask says what a task waits for. Without inputs it waits for what is not its client's to give.
+func (l *tasks) ask(t *task, message string, inputs sdk.InputRequestMap, take taker) {
 	l.mu.Lock()
 	if !t.ended() {
-		t.updated, t.message = time.Now(), fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, stamp(q.Expires))
-		if p != nil {
-			t.status, t.question, t.inputs = "input_required", full, sdk.InputRequestMap{inputKey: p}
+		t.updated, t.message = time.Now(), message
+		if len(inputs) > 0 {
+			t.status, t.inputs, t.take = "input_required", inputs, take
 		}
 	}
 	l.mu.Unlock()
 	select {
-	case told <- struct{}{}:
+	case t.asks <- struct{}{}:
 	default:
 	}
-	w.asked(ctx, q)
-	<-ctx.Done()
+}
+
+// works says that a task waits for nothing any more.
+func (l *tasks) works(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !t.ended() {
-		t.updated, t.message, t.status, t.question, t.inputs = time.Now(), "", "working", nil, nil
+		t.updated, t.message, t.status, t.inputs, t.take = time.Now(), "", "working", nil, nil
 	}
+}
+
+// give hands on what came for a task's inputs. What was not asked is passed over.
+func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessage) error {
+	l.mu.Lock()
+	inputs, take := t.inputs, t.take
+	l.mu.Unlock()
+	asked := maps.Clone(raw)
+	maps.DeleteFunc(asked, func(key string, _ json.RawMessage) bool { return inputs[key] == nil })
+	text, err := json.Marshal(asked)
+	var responses sdk.InputResponseMap
+	if err == nil {
+		err = json.Unmarshal(text, &responses)
+	}
+	if err != nil {
+		return invalidParams("the inputResponses are not what was asked for")
+	}
+	for _, key := range slices.Sorted(maps.Keys(responses)) {
+		if !take(ctx, key, responses[key]) {
+			continue
+		}
+		l.mu.Lock()
+		left := maps.Clone(t.inputs)
+		delete(left, key)
+		if t.updated, t.inputs = time.Now(), left; len(left) == 0 && !t.ended() {
+			t.status, t.message = "working", ""
+		}
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// askedAsTask is told of a question for as long as the call waits for its answer.
+func (w *wait) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
+	var inputs sdk.InputRequestMap
+	var take taker
+	if _, can := era(w.req); form(can) {
+		if full, err := w.Gate.Question(ctx, w.call, q.ID); err == nil {
+			if p := elicitation(full); p != nil {
+				inputs = sdk.InputRequestMap{inputKey: p}
+				take = func(ctx context.Context, _ string, r sdk.InputResponse) bool {
+					said, _ := r.(*sdk.ElicitResult)
+					if grant, counts := verdict(said, full.ID); counts {
+						w.answer(ctx, full.ID, full.Digest, grant)
+					}
+					return false // the question's end takes it away
+				}
+			}
+		}
+	}
+	w.tasks.ask(t, fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, stamp(q.Expires)), inputs, take)
+	w.asked(ctx, q)
+	<-ctx.Done()
+	w.tasks.works(t)
 }
 
 // withoutExtensions are capabilities as the revisions before [newRevision] know them.
@@ -228,44 +282,67 @@ func extends(meta sdk.Meta) bool {
 
 // asTask makes the call, and answers with a task where that takes long.
 func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
+	res, ok, err := w.tasks.run(ctx, taskWork{
+		size: len(w.req.Params.Arguments), after: taskAfter, hide: w.Hide, shown: w.end,
+		do: func(ctx context.Context, t *task) (sdk.Result, error) {
+			w.call.Patience = math.MaxInt64 // until the question's own end
+			w.call.Asked = func(ctx context.Context, q bailey.Question) { w.askedAsTask(ctx, t, q) }
+			w.tasked = true
+			return w.guarded(ctx)
+		},
+	})
+	if ok {
+		return res, err
+	}
+	ctx, leave, end := attended(ctx) // it waits as for a client that knows no tasks
+	defer end(nil)
+	defer leave()
+	return w.do(ctx)
+}
+
+// taskWork is what may outlast its request.
+type taskWork struct {
+	size  int           // bytes that it holds
+	after time.Duration // its client gets a task when it takes longer than this, or asks for something
+	shown func()        // is called before the client gets one
+	hide  func(string) string
+	do    func(context.Context, *task) (sdk.Result, error)
+}
+
+// run answers with what work comes to, or with a task. ok is false where there is no room for one: then nothing was begun.
+func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool, err error) {
 	run, leave, end := attended(ctx)
-	t := w.tasks.begin(w, len(w.req.Params.Arguments), end)
-	if t == nil { // it waits as for a client that knows none
-		defer end(nil)
-		defer leave()
-		return w.do(run)
+	t := l.begin(work.size, end)
+	if t == nil {
+		leave()
+		end(nil)
+		return nil, false, nil
 	}
-	told := make(chan struct{}, 1)
-	w.call.Patience = math.MaxInt64 // until the question's own end
-	w.call.Asked = func(ctx context.Context, q bailey.Question) {
-		w.tasks.asked(ctx, t, w, q, told)
-	}
-	w.tasked = true
 	go func() {
-		defer w.tasks.running.Done()
+		defer l.running.Done()
 		defer end(nil)
-		res, err := w.guarded(run)
-		w.tasks.settle(t, res, err, w.Hide)
+		res, err := work.do(run, t)
+		l.settle(t, res, err, work.hide)
 	}()
-	slow := time.NewTimer(taskAfter)
+	slow := time.NewTimer(work.after)
 	defer slow.Stop()
 	select {
 	case <-t.done:
-	case <-told:
+	case <-t.asks:
 	case <-slow.C:
 	}
 	if leave() { // from here on its client's leaving is no reason to end it
-		w.end()
-		if r := w.tasks.show(t); r != nil {
-			return r, nil
+		work.shown()
+		if r := l.show(t); r != nil {
+			return r, true, nil
 		}
 	}
 	<-t.done
-	w.tasks.drop(t)
+	l.drop(t)
 	if t.err != nil {
-		return nil, t.err
+		return nil, true, t.err
 	}
-	return t.result, nil
+	return t.result, true, nil
 }
 
 // guarded makes the call; what breaks in it breaks no other.
@@ -281,8 +358,8 @@ func (w *wait) guarded(ctx context.Context) (res sdk.Result, err error) {
 // taskParams are those of tasks/get, tasks/update and tasks/cancel.
 type taskParams struct {
 	sdk.ParamsBase
-	ID     string               `json:"taskId"`
-	Inputs sdk.InputResponseMap `json:"inputResponses,omitempty"`
+	ID     string                     `json:"taskId"`
+	Inputs map[string]json.RawMessage `json:"inputResponses,omitempty"` // read where they were asked for: others may be anything
 }
 
 // taskResult is a task on the wire: flat, and of one that has ended with what it came to.
@@ -322,10 +399,13 @@ func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
 	}
 }
 
-// missingTasks says which capability a client has to name.
-func missingTasks() error {
-	return &jsonrpc.Error{Code: codeMissingCapability, Message: "the request does not name the extension " + TasksExtension + " among its client's capabilities",
-		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + TasksExtension + `":{}}}}`)}
+// missingTasks says that a client has to name the extension.
+func missingTasks() error { return missing(`{"extensions":{"` + TasksExtension + `":{}}}`) }
+
+// missing says which capabilities a client has to name.
+func missing(capabilities string) error {
+	return &jsonrpc.Error{Code: codeMissingCapability, Message: "the request does not name a capability of its client's that this needs: " + capabilities,
+		Data: json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
 }
 
 func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error) {
@@ -340,7 +420,7 @@ func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error)
 	return r, nil
 }
 
-// taskUpdate gives what a person said in the client. What was not asked is passed over.
+// taskUpdate gives what a person said in the client.
 func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	t, err := s.tasks.find(p.ID)
@@ -348,13 +428,9 @@ func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, e
 		s.tasks.mu.Unlock()
 		return nil, err
 	}
-	q, w := t.question, t.wait
 	s.tasks.mu.Unlock()
-	r, _ := p.Inputs[inputKey].(*sdk.ElicitResult)
-	if q != nil {
-		if grant, said := verdict(r, q.ID); said {
-			w.answer(ctx, q.ID, q.Digest, grant)
-		}
+	if err := s.tasks.give(ctx, t, p.Inputs); err != nil {
+		return nil, err
 	}
 	return &taskResult{Type: "complete"}, nil
 }
