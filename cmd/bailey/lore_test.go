@@ -85,6 +85,14 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
+		gateway.AgentAddEvent: func() any {
+			return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at(), Operator: gateway.Env, Person: name()}
+		},
+		gateway.AgentRemoveEvent: func() any { return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at()} },
+		gateway.TokenAddEvent: func() any {
+			return gateway.Token{ID: fmt.Sprint("t-", r.IntN(20)), Agent: fmt.Sprint("n", r.IntN(5)), Scope: []string{name()}, Issued: at(), Expires: at(), Hash: name()}
+		},
+		gateway.TokenRevokeEvent: func() any { return gateway.TokenEnd{ID: fmt.Sprint("t-", r.IntN(20)), At: at()} },
 	}
 }
 
@@ -522,13 +530,16 @@ func TestLoreFormat(t *testing.T) {
 		Description: "e", Packs: []string{"a"}, Capabilities: []string{"a.b"}, Environment: "v", Workspaces: []string{"/w"},
 		Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "h", Port: 1, Private: true}, For: []string{"a.*"}}},
 		Secrets:   []gateway.SecretBind{{For: []string{"a.b"}, Name: "s", From: "f"}}, Folders: []gateway.FolderBind{{For: []string{"a.b"}, Input: "i", Path: "/i"}}}}}}
+	l.Agents.Add(gateway.Agent{Name: "n", At: when, Operator: "o", Person: "p"})
+	l.Agents.Issue(gateway.Token{ID: "t", Agent: "n", Scope: []string{"a.*"}, Issued: when, Expires: when, Hash: "h", Operator: "o", Person: "p"})
+	l.Agents.End(gateway.TokenEnd{ID: "t", At: when})
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","pack.install","pack.trust","pack.uninstall","pack.untrust","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
+	const want = `{"kinds":["agent.add","agent.remove","answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","pack.install","pack.trust","pack.uninstall","pack.untrust","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","token.add","token.revoke","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
@@ -547,7 +558,9 @@ func TestLoreFormat(t *testing.T) {
 		`"highest":{"n":{"name":"n","version":"1.0.0","digest":"d","key":"k+1","downgrade":true,"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}},` +
 		`"profiles":{"profiles":[{"name":"n","digest":"d","description":"e","packs":["a"],"capabilities":["a.b"],"environment":"v","workspaces":["/w"],` +
 		`"endpoints":[{"host":"h","port":1,"private":true,"for":["a.*"]}],"secrets":[{"for":["a.b"],"name":"s","from":"f"}],` +
-		`"folders":[{"for":["a.b"],"input":"i","path":"/i"}]}],"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}}`
+		`"folders":[{"for":["a.b"],"input":"i","path":"/i"}]}],"at":"1970-01-01T00:00:00Z","operator":"o","person":"p"},` +
+		`"agents":{"agents":{"n":{"agent":"n","at":"1970-01-01T00:00:00Z","operator":"o","person":"p"}},` +
+		`"tokens":{"t":{"id":"t","agent":"n","scope":["a.*"],"issued":"1970-01-01T00:00:00Z","expires":"1970-01-01T00:00:00Z","revoked":"1970-01-01T00:00:00Z","sha256":"h","operator":"o","person":"p"}}}}`
 	if list[0].Text != want || list[0].Format != 3 {
 		t.Errorf("format %d:\n%s\nwant format 3:\n%s", list[0].Format, list[0].Text, want)
 	}
