@@ -34,8 +34,8 @@ const SessionHeader = "Bailey-Session"
 const (
 	maxSessionHeader = 64 // bytes
 	maxBearer        = 256
-	bodyPatience     = 20 * time.Second // for a body of maxLine at most
-	writePatience    = 10 * time.Second // for each piece of an answer: who does not read has no call
+	// slowPatience is for a body of maxLine at most to arrive, and for each piece of an answer to leave: who does not read has no call.
+	slowPatience = 20 * time.Second
 )
 
 // Headers of the protocol.
@@ -102,6 +102,8 @@ type HTTP struct {
 	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
 	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
 
+	patience time.Duration // slowPatience, but in tests
+
 	closed context.Context // ends when nothing is served any more
 	close  func()
 }
@@ -123,7 +125,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 
 func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	h := &HTTP{HTTPConfig: c}
+	h := &HTTP{HTTPConfig: c, patience: slowPatience}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
@@ -180,7 +182,7 @@ func refuseAs(status int, kind bailey.Kind, message, hint string) error {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	w = &patient{w, http.NewResponseController(w), func() { end(gone{}) }}
+	w = &patient{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(gone{}) }, hide: h.hidden}
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -223,8 +225,13 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 		h.newest.ServeHTTP(w, r)
 		return nil
 	}
+	if r.Method == http.MethodDelete { // the SDK would wait for its calls, which nothing ends
+		h.end(t, gone{})
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	h.old.ServeHTTP(w, r)
-	if h.unfit(t, r) {
+	if h.unbegun(t) {
 		h.end(t, gone{})
 	}
 	return nil
@@ -250,13 +257,13 @@ func (h *HTTP) admit(r *http.Request) (Caller, error) {
 // read takes a request's body, checks it as each line of a stream is checked, and puts it back for the SDK.
 func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]message, error) {
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyPatience)) // a writer that has none is a test's
+	control.SetReadDeadline(time.Now().Add(h.patience)) // a writer that has none is a test's
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB", "send less; a large input is a file's")
 	}
 	if err != nil {
-		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole", fmt.Sprintf("it has to within %v", bodyPatience))
+		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole", fmt.Sprintf("it has to within %v", h.patience))
 	}
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -279,10 +286,26 @@ func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]
 	if err != nil {
 		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidRequest, err}
 	}
+	if err := fits(m); err != nil {
+		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, err}
+	}
 	if err := namesTask(r.Header, m, revision); err != nil {
 		return nil, &httpError{http.StatusBadRequest, idOf(body), codeHeaderMismatch, err}
 	}
 	return []message{m}, nil
+}
+
+// fits refuses params that the SDK would refuse by quoting them.
+func fits(m message) error {
+	if m.Request == nil || len(m.Params) == 0 {
+		return nil
+	}
+	params := map[string]any{"initialize": new(sdk.InitializeParams), "tools/list": new(sdk.ListToolsParams), "tools/call": new(sdk.CallToolParamsRaw),
+		"tasks/get": new(taskParams), "tasks/update": new(taskParams), "tasks/cancel": new(taskParams)}[m.Method]
+	if params != nil && json.Unmarshal(m.Params, params) != nil {
+		return errors.New("the params are not those of " + m.Method)
+	}
+	return nil
 }
 
 // namesTask checks the header by which intermediaries route the methods of tasks (SEP-2663). Those of others the SDK checks.
@@ -335,23 +358,36 @@ func (h *HTTP) hidden(text string) string {
 type patient struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	each    time.Duration
 	gone    func()
+	hide    func(string) string
+	refuses bool // what is written says why, and may quote what was sent
 }
 
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// WriteHeader is [http.ResponseWriter]'s.
+func (p *patient) WriteHeader(status int) {
+	p.refuses = status >= 400
+	p.ResponseWriter.WriteHeader(status)
+}
+
 func (p *patient) Write(b []byte) (int, error) {
-	p.control.SetWriteDeadline(time.Now().Add(writePatience)) // a writer that has none is a test's
-	n, err := p.ResponseWriter.Write(b)
-	if err != nil {
-		p.gone()
+	p.control.SetWriteDeadline(time.Now().Add(p.each)) // a writer that has none is a test's
+	out := b
+	if p.refuses {
+		out = []byte(p.hide(string(b)))
 	}
-	return n, err
+	if _, err := p.ResponseWriter.Write(out); err != nil {
+		p.gone()
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // FlushError is what a ResponseController asks for.
 func (p *patient) FlushError() error {
-	p.control.SetWriteDeadline(time.Now().Add(writePatience))
+	p.control.SetWriteDeadline(time.Now().Add(p.each))
 	err := p.control.Flush()
 	if err != nil {
 		p.gone()

@@ -215,11 +215,11 @@ func (h *HTTP) initialized(t *seat, peer *sdk.ServerSession) {
 	}()
 }
 
-// unfit reports whether a request that was to begin an old session did not, or ended it.
-func (h *HTTP) unfit(t *seat, r *http.Request) bool {
+// unbegun reports whether a request that was to begin an old session did not.
+func (h *HTTP) unbegun(t *seat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return t.old && (t.peer == nil || r.Method == http.MethodDelete)
+	return t.peer == nil
 }
 
 // release counts a request as answered. A session without one ends after a while, unless a task of it runs.
