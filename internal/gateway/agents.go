@@ -199,11 +199,13 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t Token, err 
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	known := a.look()
+	a.mu.Lock()
+	n := len(a.known.Agents)
+	a.mu.Unlock()
 	switch {
-	case known.Agents[g.Agent].Name != "":
+	case a.knows(g.Agent) == nil:
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: "the agent " + g.Agent + " is known already", Hint: "bailey agent rotate gives it a new token"}
-	case len(known.Agents) >= maxAgents:
+	case n >= maxAgents:
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d agents are known, as many as may be", maxAgents), Hint: "bailey agent remove takes one away"}
 	}
 	added := Agent{g.Agent, t.Issued, g.Operator, g.Person}
@@ -243,7 +245,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 		return "", t, err
 	}
 	for _, o := range a.List() {
-		if o.Agent != g.Agent || o.ID == t.ID || o.Ended(t.Issued) != "" {
+		if o.Agent != g.Agent || o.ID == t.ID || o.Ended(a.now()) != "" {
 			continue
 		}
 		if _, err := a.revoke(ctx, TokenEnd{o.ID, t.Issued.Add(overlap), g.Operator, g.Person}); err != nil {
@@ -268,19 +270,21 @@ func (a *Agents) Remove(ctx context.Context, name string, by Operator, person st
 func (a *Agents) Revoke(ctx context.Context, id string, by Operator, person string) (Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	t, ok := a.look().Tokens[id]
-	if !ok {
+	t := a.token(id)
+	if t.ID == "" {
 		return t, &bailey.Error{Kind: bailey.NotFound, Message: "no such token is known", Hint: "bailey token list shows them"}
 	}
 	if how := t.Ended(a.now()); how != "" {
-		return t, &bailey.Error{Kind: bailey.Conflict, Message: "the token " + id + " is " + how + " already", Hint: "bailey token list shows those that count"}
+		return t, &bailey.Error{Kind: bailey.Conflict, Message: id + " is " + how + " already", Hint: "bailey token list shows those that count"}
 	}
 	return a.revoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
 }
 
 // List are all tokens that are remembered, the newest first.
 func (a *Agents) List() []Token {
-	all := slices.Collect(maps.Values(a.look().Tokens))
+	a.mu.Lock()
+	all := slices.Collect(maps.Values(a.known.Tokens))
+	a.mu.Unlock()
 	slices.SortFunc(all, func(x, y Token) int {
 		if c := y.Issued.Compare(x.Issued); c != 0 {
 			return c
@@ -292,11 +296,10 @@ func (a *Agents) List() []Token {
 
 // Names are the agents that are known, by name.
 func (a *Agents) Names() []Agent {
-	known := a.look()
-	all := make([]Agent, 0, len(known.Agents))
-	for _, name := range slices.Sorted(maps.Keys(known.Agents)) {
-		all = append(all, known.Agents[name])
-	}
+	a.mu.Lock()
+	all := slices.Collect(maps.Values(a.known.Agents))
+	a.mu.Unlock()
+	slices.SortFunc(all, func(x, y Agent) int { return strings.Compare(x.Name, y.Name) })
 	return all
 }
 
@@ -331,7 +334,7 @@ func (a *Agents) Admit(bearer string) (Token, error) {
 func (a *Agents) counts(t Token) error {
 	if how := t.Ended(a.now()); how != "" {
 		at, _ := t.end()
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the token %s is %s since %s", t.ID, how, at.UTC().Format(time.RFC3339)), Hint: freshToken}
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339)), Hint: freshToken}
 	}
 	return nil
 }
@@ -341,17 +344,15 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	if p.Token == "" {
 		return nil
 	}
-	a.mu.Lock()
-	t, ok := a.known.Tokens[p.Token]
-	a.mu.Unlock()
-	if !ok || t.Agent != p.Agent {
-		return &bailey.Error{Kind: bailey.Denied, Message: "the token " + p.Token + " is not known here", Hint: freshToken}
+	t := a.token(p.Token)
+	if t.ID == "" || t.Agent != p.Agent {
+		return &bailey.Error{Kind: bailey.Denied, Message: p.Token + " of " + p.Agent + " is not known here", Hint: freshToken}
 	}
 	if err := a.counts(t); err != nil {
 		return err
 	}
 	if !t.covers(id) {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the token %s does not reach %s: its scope is %s", t.ID, id, strings.Join(t.Scope, ", ")),
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s does not reach %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", ")),
 			Hint: "an operator makes one that does: bailey token add --scope"}
 	}
 	return nil
@@ -397,7 +398,7 @@ func (a *Agents) draw(g Grant) (bearer string, t Token, err error) {
 	rand.Read(b[:]) // never fails (crypto/rand)
 	bearer = tokenPrefix + hex.EncodeToString(b[:])
 	now := a.now().UTC().Truncate(time.Second)
-	return bearer, Token{ID: "t-" + strings.ToLower(rand.Text()[:16]), Agent: g.Agent, Scope: g.Scope, Issued: now, Expires: now.Add(g.TTL),
+	return bearer, Token{ID: "t-" + strings.ToLower(rand.Text()[:10]), Agent: g.Agent, Scope: g.Scope, Issued: now, Expires: now.Add(g.TTL),
 		Hash: tokenHash(bearer), Operator: g.Operator, Person: g.Person}, nil
 }
 
@@ -408,7 +409,10 @@ func tokenHash(bearer string) string {
 
 // knows refuses an agent that is not known.
 func (a *Agents) knows(name string) error {
-	if name == LocalAgent || a.look().Agents[name].Name != "" {
+	a.mu.Lock()
+	_, ok := a.known.Agents[name]
+	a.mu.Unlock()
+	if ok || name == LocalAgent {
 		return nil
 	}
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such agent is known", Hint: "bailey agent add makes one known, bailey agent list shows them"}
@@ -416,12 +420,14 @@ func (a *Agents) knows(name string) error {
 
 // issue records a token. The caller holds noting.
 func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Token, error) {
-	live := 0
-	for _, o := range a.look().Tokens {
-		if o.Ended(t.Issued) == "" {
+	live, now := 0, a.now()
+	a.mu.Lock()
+	for _, o := range a.known.Tokens {
+		if o.Ended(now) == "" {
 			live++
 		}
 	}
+	a.mu.Unlock()
 	if live >= maxTokens {
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d tokens count, as many as may", maxTokens), Hint: "bailey token revoke ends one"}
 	}
@@ -434,7 +440,7 @@ func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Tok
 // revoke records an end. The caller holds noting.
 func (a *Agents) revoke(ctx context.Context, e TokenEnd) (Token, error) {
 	err := a.noted(ctx, TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
-	return a.look().Tokens[e.ID], err
+	return a.token(e.ID), err
 }
 
 // noted writes an event, and then lets it count. The caller holds noting.
@@ -448,8 +454,9 @@ func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*K
 	return nil
 }
 
-func (a *Agents) look() KnownAgents {
+// token is the one of an id, or the zero one.
+func (a *Agents) token(id string) Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.known.clone()
+	return a.known.Tokens[id]
 }

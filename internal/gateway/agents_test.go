@@ -1,0 +1,286 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/gate"
+)
+
+// agentBook is a ledger's part that agents are in: what was noted, folded as a gateway that starts folds it.
+type agentBook struct {
+	mu    sync.Mutex
+	text  []string
+	known KnownAgents
+	err   error
+}
+
+func (b *agentBook) note(_ context.Context, kind string, data any) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return b.err
+	}
+	text, err := json.Marshal(data)
+	b.text = append(b.text, kind+" "+string(text))
+	switch d := data.(type) {
+	case Agent:
+		if kind == AgentRemoveEvent {
+			b.known.Remove(d)
+		} else {
+			b.known.Add(d)
+		}
+	case Token:
+		b.known.Issue(d)
+	case TokenEnd:
+		b.known.End(d)
+	}
+	return err
+}
+
+// clock is a time that the test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.at }
+
+func (c *clock) after(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.at = c.at.Add(d) }
+
+func newAgentBook() (*agentBook, *Agents, *clock) {
+	b, c := &agentBook{}, &clock{at: time.Now()}
+	a := NewAgents(KnownAgents{}, b.note)
+	a.now = c.now
+	return b, a, c
+}
+
+// allowed is a policy that allows everything.
+type allowed struct{}
+
+func (allowed) Decide(bailey.Request) bailey.Decision { return bailey.Decision{Effect: bailey.Allow} }
+
+var _ gate.Policy = allowed{}
+
+func wants(t *testing.T, err error, kind bailey.Kind, says string) {
+	t.Helper()
+	if bailey.KindOf(err) != kind || !strings.Contains(fmt.Sprint(err), says) || bailey.HintOf(err) == "" {
+		t.Errorf("%v (%q, hint %q), want %q: %q", err, bailey.KindOf(err), bailey.HintOf(err), kind, says)
+	}
+}
+
+// TestTokenIsWhoItSays: a bearer leads to its token, in a gateway that starts later too, and stands nowhere.
+func TestTokenIsWhoItSays(t *testing.T) {
+	b, a, _ := newAgentBook()
+	bearer, tok, err := a.Add(t.Context(), Grant{Agent: "reviewer", Scope: []string{"git.*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []*Agents{a, NewAgents(b.known, b.note)} {
+		if got, err := known.Admit(bearer); err != nil || got.ID != tok.ID || got.Agent != "reviewer" {
+			t.Errorf("%+v %v", got, err)
+		}
+	}
+	if all := strings.Join(b.text, "\n"); strings.Contains(all, bearer) || strings.Contains(all, bearer[3:]) {
+		t.Errorf("the ledger has the bearer: %s", all)
+	}
+	if d := tok.Expires.Sub(tok.Issued); d != DefaultTokenTTL {
+		t.Errorf("it counts for %v", d)
+	}
+	wants(t, func() error { _, _, err := a.Add(t.Context(), Grant{Agent: "reviewer"}); return err }(), bailey.Conflict, "known already")
+}
+
+// TestTokenThatDoesNotCount: unknown, expired and revoked are told apart, and no answer quotes what was shown.
+func TestTokenThatDoesNotCount(t *testing.T) {
+	_, a, c := newAgentBook()
+	expiring, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, tok, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Revoke(t.Context(), tok.ID, Env, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, func() error { _, err := a.Revoke(t.Context(), tok.ID, Env, "ada"); return err }(), bailey.Conflict, "revoked already")
+	wants(t, func() error { _, err := a.Revoke(t.Context(), "t-none", Env, "ada"); return err }(), bailey.NotFound, "no such token")
+	c.after(time.Hour)
+	for bearer, says := range map[string]string{
+		expiring: "expired since", revoked: "revoked since", tokenPrefix + strings.Repeat("0", 64): "not known here", tokenPrefix + strings.Repeat("A", 64): "no token of Bailey's",
+		tokenPrefix + "00": "no token of Bailey's", "": "no token of Bailey's", "bs-" + strings.Repeat("0", 32): "no token of Bailey's", expiring + "0": "no token of Bailey's", strings.ToUpper(revoked): "no token of Bailey's",
+	} {
+		_, err := a.Admit(bearer)
+		wants(t, err, bailey.Denied, says)
+		if len(bearer) > 5 && strings.Contains(fmt.Sprint(err, bailey.HintOf(err)), bearer[3:]) {
+			t.Errorf("%v quotes the bearer", err)
+		}
+	}
+}
+
+// TestTokenBoundsCalls: what a call's token does not let it do is denied whatever policy says, from the moment it does not.
+func TestTokenBoundsCalls(t *testing.T) {
+	_, a, c := newAgentBook()
+	_, tok, err := a.Add(t.Context(), Grant{Agent: "reviewer", Scope: []string{"git.*", "system.date"}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := a.Before(allowed{})
+	decide := func(who bailey.Principal, id bailey.CapabilityID) bailey.Decision {
+		return p.Decide(bailey.Request{Principal: who, Capability: id})
+	}
+	who := bailey.Principal{Agent: "reviewer", Token: tok.ID}
+	for id, want := range map[bailey.CapabilityID]string{"git.status": "", "system.date": "", "system.echo": "does not reach system.echo", "gitx.status": "does not reach", "npm.git.x": "does not reach"} {
+		if d := decide(who, id); (d.Effect == bailey.Allow) != (want == "") || !strings.Contains(d.Reason, want) {
+			t.Errorf("%s: %+v", id, d)
+		}
+	}
+	if d := decide(bailey.Principal{Agent: LocalAgent}, "system.echo"); d.Effect != bailey.Allow {
+		t.Errorf("without a token: %+v", d)
+	}
+	if d := decide(bailey.Principal{Agent: "other", Token: tok.ID}, "git.status"); d.Effect == bailey.Allow {
+		t.Errorf("another agent's token: %+v", d)
+	}
+	if d := decide(bailey.Principal{Agent: "reviewer", Token: "t-none"}, "git.status"); d.Effect == bailey.Allow {
+		t.Errorf("an unknown token: %+v", d)
+	}
+	c.after(time.Hour)
+	if d := decide(who, "git.status"); d.Effect == bailey.Allow || !strings.Contains(d.Reason, "expired") || d.Hint == "" {
+		t.Errorf("expired: %+v", d)
+	}
+}
+
+// TestTokensRotate: the old ones end after the overlap, at once without one; who is taken away has none any more.
+func TestTokensRotate(t *testing.T) {
+	_, a, c := newAgentBook()
+	first, _, err := a.Add(t.Context(), Grant{Agent: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := a.Rotate(t.Context(), Grant{Agent: "n"}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admits := func(bearer string) bool { _, err := a.Admit(bearer); return err == nil }
+	if !admits(first) || !admits(second) {
+		t.Error("in the overlap both count")
+	}
+	c.after(time.Hour)
+	if admits(first) || !admits(second) {
+		t.Error("after the overlap the new one counts alone")
+	}
+	third, _, err := a.Rotate(t.Context(), Grant{Agent: "n"}, 0)
+	if err != nil || admits(second) || !admits(third) {
+		t.Errorf("without an overlap the old one counts on (%v)", err)
+	}
+	if err := a.Remove(t.Context(), "n", Env, "ada"); err != nil || admits(third) || len(a.Names()) != 0 {
+		t.Errorf("the token of an agent that was taken away: %v", err)
+	}
+	for name, err := range map[string]error{
+		"removed": a.Remove(t.Context(), "n", Env, "ada"),
+		"rotated": func() error { _, _, err := a.Rotate(t.Context(), Grant{Agent: "n"}, 0); return err }(),
+		"issued":  func() error { _, _, err := a.Issue(t.Context(), Grant{Agent: "n"}); return err }(),
+	} {
+		if !errors.Is(err, bailey.NotFound) {
+			t.Errorf("%s again: %v", name, err)
+		}
+	}
+}
+
+// TestTokensRefuse: what no token may be, and what the ledger does not take, makes none.
+func TestTokensRefuse(t *testing.T) {
+	b, a, _ := newAgentBook()
+	for name, g := range map[string]Grant{
+		"no name": {}, "the local agent": {Agent: LocalAgent}, "capitals": {Agent: "Ada"}, "a space": {Agent: "a b"}, "a dash first": {Agent: "-a"}, "a long name": {Agent: strings.Repeat("a", 65)},
+		"no time": {Agent: "a", TTL: time.Millisecond}, "negative": {Agent: "a", TTL: -time.Hour}, "for ever": {Agent: "a", TTL: 367 * 24 * time.Hour},
+		"a broken glob": {Agent: "a", Scope: []string{"[a"}}, "an empty glob": {Agent: "a", Scope: []string{""}}, "a space in a glob": {Agent: "a", Scope: []string{"git. *"}},
+		"too many": {Agent: "a", Scope: make([]string, maxScope+1)},
+	} {
+		if _, _, err := a.Add(t.Context(), g); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.err = errors.New("no space left on device")
+	if _, _, err := a.Add(t.Context(), Grant{Agent: "a"}); !errors.Is(err, bailey.Unavailable) || len(a.Names()) != 0 || len(a.List()) != 0 {
+		t.Errorf("%v, and %v is known", err, a.Names())
+	}
+	if len(b.text) != 0 {
+		t.Errorf("noted: %v", b.text)
+	}
+}
+
+// TestTenThousandTokens: adds and revocations without end leave a book of one size, and as many as may count.
+func TestTenThousandTokens(t *testing.T) {
+	b, a, c := newAgentBook()
+	for range 10_000 {
+		c.after(time.Second)
+		_, tok, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Revoke(t.Context(), tok.ID, Env, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.known.Tokens); n > 3*maxTokens {
+		t.Errorf("%d tokens are remembered", n)
+	}
+	for range maxTokens {
+		if _, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+	wants(t, err, bailey.Conflict, "as many as may")
+}
+
+// TestTokensAtOnce: under the race detector, whoever adds, admits and revokes at once.
+func TestTokensAtOnce(t *testing.T) {
+	_, a, _ := newAgentBook()
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			name := fmt.Sprint("n", i)
+			bearer, tok, err := a.Add(t.Context(), Grant{Agent: name})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got, err := a.Admit(bearer); err != nil || got.Agent != name {
+				t.Errorf("%+v %v", got, err)
+			}
+			if _, err := a.Revoke(t.Context(), tok.ID, Env, ""); err != nil {
+				t.Error(err)
+			}
+			if _, err := a.Admit(bearer); err == nil {
+				t.Error("a revoked token is admitted")
+			}
+			a.List()
+		})
+	}
+	all.Wait()
+}
+
+// FuzzAdmit: no text but the bearer is taken for a token.
+func FuzzAdmit(f *testing.F) {
+	_, a, _ := newAgentBook()
+	bearer, _, err := a.Issue(f.Context(), Grant{Agent: LocalAgent})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bearer[:len(bearer)-1] + "x")
+	f.Add(tokenPrefix + strings.Repeat("0", 64))
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := a.Admit(text); err == nil && text != bearer {
+			t.Errorf("%q is admitted", text)
+		}
+	})
+}
