@@ -76,7 +76,8 @@ type Gateway struct {
 	listener *peer.Listener
 	socket   os.FileInfo
 	person   string
-	web      *webListener // set by Run, unless Web is nil
+	webs     chan struct{} // has what connections of HTTP hold
+	web      *webListener  // set by Run, unless Web is nil
 	calls    sync.WaitGroup
 	busy     atomic.Int64
 	streams  chan struct{}                           // has what redact streams hold
@@ -88,7 +89,7 @@ type Gateway struct {
 
 // Listen opens the socket: from here on clients reach the gateway, and are served once Run is called.
 func Listen(c Config) (*Gateway, error) {
-	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams)}
+	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams), webs: make(chan struct{}, maxWebs)}
 	if g.Idle == 0 {
 		g.Idle = 10 * time.Minute
 	}
@@ -145,7 +146,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			cancel(err) // keeps an earlier cause
 			break
 		}
-		if g.enter() > maxConns+maxStreams+spareConns {
+		if g.enter() > maxConns+maxStreams+maxWebs+spareConns {
 			conn.WriteJSON(frameError, newFailure(errCrowded))
 			conn.Close()
 			g.leave()
@@ -198,8 +199,9 @@ func (g *Gateway) ownSocket() bool {
 
 // maxConns bounds calls and sessions at once: beyond it a caller is told, and nobody else is harmed.
 // Some connections more are kept for whoever looks, stops or operates the gateway meanwhile.
-// Streams of redact wait for people's own pagers and sources: they have places of their own, and take none of a call.
-const maxConns, maxStreams, spareConns = 256, 8, 16
+// Streams of redact wait for people's own pagers and sources, and clients of HTTP keep connections that they do not use: these have
+// places of their own, and take none of a call.
+const maxConns, maxStreams, maxWebs, spareConns = 256, 8, 1024, 16
 
 var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
 	Hint: "bailey status shows them; end some, then call again"}

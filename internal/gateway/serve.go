@@ -66,7 +66,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	defer leave()
-	if (q.Verb == "call" || q.Verb == "mcp" || q.Verb == httpVerb) && g.busy.Load()-int64(len(g.streams)) > maxConns {
+	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)+len(g.webs)) > maxConns {
 		conn.WriteJSON(frameError, newFailure(errCrowded))
 		return
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	linger      = 10 * time.Minute
 	maxLingers  = 64
-	maxIssuance = 120 // a minute
+	maxIssuance = 300 // a minute
 )
 
 // Sessions knows the sessions that outlive a connection, by the bearers that it gave for them. It is safe for concurrent

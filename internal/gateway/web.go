@@ -85,6 +85,13 @@ func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q Query) {
 		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
 		return
 	}
+	select {
+	case g.webs <- struct{}{}:
+		defer func() { <-g.webs }()
+	default:
+		conn.WriteJSON(frameError, newFailure(errCrowded))
+		return
+	}
 	if err := conn.WriteFrame(frameResult, nil); err != nil {
 		return
 	}
@@ -150,8 +157,8 @@ func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (rw io.ReadWrit
 	return rw, err
 }
 
-// maxFront bounds the connections of one listener, so that who may not even speak leaves room for who may ([maxConns]).
-const maxFront = 208
+// maxFront bounds the connections of one listener; the next one waits for a place.
+const maxFront = maxWebs / 2
 
 // firstPatience bounds how long a connection may stay without a byte, or without having shaken hands.
 const firstPatience = 10 * time.Second
@@ -179,9 +186,9 @@ func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (io
 		}
 		select {
 		case places <- struct{}{}:
-		default: // it is told nothing: what tells it could be held up too
+		case <-ctx.Done():
 			conn.Close()
-			continue
+			return nil
 		}
 		open.Go(func() {
 			defer func() { <-places }()

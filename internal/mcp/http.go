@@ -34,6 +34,7 @@ const SessionHeader = "Bailey-Session"
 const (
 	maxSessionHeader = 64 // bytes
 	maxBearer        = 256
+	maxRequests      = 512 // at once
 	// slowPatience is for a body of maxLine at most to arrive, and for each piece of an answer to leave: who does not read has no call.
 	slowPatience = 20 * time.Second
 )
@@ -102,6 +103,7 @@ type HTTP struct {
 	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
 	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
 
+	room     chan struct{} // has what requests hold
 	patience time.Duration // slowPatience, but in tests
 
 	closed context.Context // ends when nothing is served any more
@@ -125,7 +127,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 
 func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	h := &HTTP{HTTPConfig: c, patience: slowPatience}
+	h := &HTTP{HTTPConfig: c, room: make(chan struct{}, maxRequests), patience: slowPatience}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
@@ -213,6 +215,12 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 		if msgs, err = h.read(w, r, revision); err != nil {
 			return err
 		}
+	}
+	select {
+	case h.room <- struct{}{}:
+		defer func() { <-h.room }()
+	default:
+		return refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d requests are open", maxRequests), "ask again in a moment")
 	}
 	t, leave, err := h.seat(r, who, revision, msgs)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // What may be open at once. Of its own sessions a token loses the one that was idle longest to the next; another's it never takes.
 const (
 	maxSeats      = 1024
-	maxTokenSeats = 64
+	maxTokenSeats = 256
 )
 
 // seats are the sessions of HTTP.
@@ -121,7 +121,7 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (*seat, error) {
 		h.mu.Unlock()
 		return nil, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
 	}
-	room, err := h.room(who.Token)
+	room, err := h.gives(who.Token)
 	if err != nil {
 		h.mu.Unlock()
 		return nil, err
@@ -143,8 +143,8 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (*seat, error) {
 
 var errRoom = errors.New("the token began another session, and this one was idle longest")
 
-// room is the session that has to go for another one of the token, if one has to. The caller holds mu.
-func (h *HTTP) room(token string) (*seat, error) {
+// gives is the session that has to go for another one of the token, if one has to. The caller holds mu.
+func (h *HTTP) gives(token string) (*seat, error) {
 	var longest *seat
 	own := 0
 	for _, t := range h.all {
