@@ -39,6 +39,14 @@ func TestBundlesGuide(t *testing.T) {
 	u.walk(t, "docs/packs.md")
 }
 
+// TestAgentsGuide does what docs/agents.md tells who gives an agent a name.
+func TestAgentsGuide(t *testing.T) {
+	u := newcomer(t)
+	u.env = append(u.env, "CGO_ENABLED=0")
+	u.follow(t, step{words: "go install ./cmd/bailey"})
+	u.walk(t, "docs/agents.md")
+}
+
 // walk does what a document says, in its order. A line that begins with "$ " in a block ```sh is a command; "# exit N"
 // at its end is its exit code, 0 where it says nothing; one with <<'END' goes on to the line END. The lines up to the
 // next command stand in what it prints, in this order, "…" for any text.

@@ -272,7 +272,7 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("nobody can look any more: %v", err)
 	}
 	pong = ""
-	fill(maxStreams + spareConns)
+	fill(maxStreams + maxWebs + spareConns)
 	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}

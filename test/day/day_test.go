@@ -52,6 +52,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 		{"it builds, tests and commits", d.built},
 		{"a person is asked about a release", d.asked},
 		{"an agent works inside the wall", d.walled},
+		{"another agent works over HTTP, for as long as its token counts", d.overHTTP},
 		{"the user asks another model about a log", d.paste},
 		{"a checkpoint is kept elsewhere", d.keep},
 		{"the gateway is killed between calls", d.killedBetween},
