@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+)
+
+// shimBenchRow is one line of bench shim.
+type shimBenchRow struct {
+	benchRow
+	OverTool *float64 `json:"over_tool_us,omitempty"` // its p50 beyond the tool's
+	AtMost   *float64 `json:"at_most_us,omitempty"`   // what is required of that
+}
+
+type shimBenchRows struct {
+	Rows []shimBenchRow `json:"rows"`
+}
+
+// shimOverTool is what a shim may take beyond its tool, in microseconds.
+const shimOverTool = 10_000.0
+
+func (a *app) benchShimVerb() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use: "shim", Short: "A tool's own name as a shim, beside the tool", Args: cobra.NoArgs,
+		Long: `Time git status as a shell starts it, from the start of the process to its end, in random turns with a pause before each:
+
+  tool     the tool itself
+  version  this program's start alone
+  shim     the same line through a shim, with a gateway that runs: decided, in a fresh cage, with its receipt
+
+"over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own on the disk of TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n < 1 || n > maxTurns {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", n), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+			}
+			times, err := benchShim(cmd.Context(), n, a.progress("measuring"))
+			if err != nil {
+				return err
+			}
+			return a.printShim(shimRows(times))
+		},
+	}
+	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many of each")
+	return cmd
+}
+
+func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "git is not here", Hint: "install git: it is the tool that is timed", Err: err}
+	}
+	self, err := ownFile()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	home, project := filepath.Join(dir, "home"), filepath.Join(dir, "project")
+	shim := filepath.Join(home, "shims", "git")
+	env := append(os.Environ(), "BAILEY_HOME="+home, "GIT_CONFIG_GLOBAL="+os.DevNull, "BAILEY_SESSION=", "BAILEY_TOKEN=")
+	start := func(name string, args ...string) error {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = project, env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return orSignal(ctx, fmt.Errorf("%s: %w: %s", name, err, out))
+		}
+		return nil
+	}
+	if err := os.Mkdir(project, 0o700); err != nil {
+		return nil, err
+	}
+	for _, d := range []string{home, filepath.Dir(shim)} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Symlink(self, shim); err != nil {
+		return nil, err
+	}
+	if err := start(git, "init", "-q"); err != nil {
+		return nil, err
+	}
+	defer start(self, "gateway", "stop")
+	type turn struct {
+		name string
+		argv []string
+	}
+	turns := []turn{{"tool", []string{git, "status"}}, {"version", []string{self, "--version"}}, {"shim", []string{shim, "status"}}}
+	times = map[string][]time.Duration{}
+	const warm = 4 // a plan's second call has a helper made for it
+	for i := range n + warm {
+		if tell != nil {
+			tell(int64(i), int64(n+warm))
+		}
+		rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+		for _, t := range turns {
+			time.Sleep(jailPause)
+			begun := time.Now()
+			if err := start(t.argv[0], t.argv[1:]...); err != nil {
+				return nil, err
+			}
+			if took := time.Since(begun); i >= warm {
+				times[t.name] = append(times[t.name], took)
+			}
+		}
+	}
+	return times, nil
+}
+
+func shimRows(times map[string][]time.Duration) (out shimBenchRows) {
+	var tool float64
+	for _, r := range rowsOf(times, []string{"tool", "version", "shim"}).Rows {
+		r.PerBare = nil
+		row := shimBenchRow{benchRow: r}
+		switch r.Name {
+		case "tool":
+			tool = r.P50
+		case "shim":
+			over, most := r.P50-tool, shimOverTool
+			row.OverTool, row.AtMost = &over, &most
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func (a *app) printShim(rows shimBenchRows) error {
+	if a.json {
+		return a.print(rows)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\tover tool µs\trequired\t")
+	for _, r := range rows.Rows {
+		over, most := "", ""
+		if r.OverTool != nil {
+			over, most = fmt.Sprintf("%.0f", *r.OverTool), fmt.Sprintf("≤ %.0f", *r.AtMost)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, over, most)
+	}
+	return w.Flush()
+}
