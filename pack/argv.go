@@ -122,9 +122,22 @@ func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 	if a[1] == '-' || len(a) == 2 {
 		return 0, false
 	}
-	for _, letter := range a[1:] { // several short ones in a word, none of which has a value
-		i := slices.IndexFunc(p.options, func(o option) bool { return !o.value && slices.Contains(o.names, "-"+string(letter)) })
-		if i < 0 || !t.set(p.options[i], true) {
+	for at, letter := range a[1:] { // several short ones in a word: what follows the first with a value is that, as getopt(3) has it
+		i := slices.IndexFunc(p.options, func(o option) bool { return slices.Contains(o.names, "-"+string(letter)) })
+		if i < 0 {
+			return 0, false
+		}
+		o, left := p.options[i], a[1+at+len(string(letter)):]
+		switch {
+		case !o.value:
+			if !t.set(o, true) {
+				return 0, false
+			}
+		case left != "":
+			return 0, t.set(o, left)
+		case len(rest) > 0:
+			return 1, t.set(o, rest[0])
+		default:
 			return 0, false
 		}
 	}

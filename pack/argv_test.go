@@ -54,6 +54,12 @@ func TestMatch(t *testing.T) {
 		{"file.read", "cat" + strings.Repeat(" a", 17), ""},
 		{"system.echo", "echo hi", `[{"message":"hi"}]`},
 		{"system.echo", "echo -e hi", ""},
+		{"git.commit", "git commit -am x", `[{"all":true,"message":"x","repo":"."}]`},
+		{"git.commit", "git commit -amx", `[{"all":true,"message":"x","repo":"."}]`},
+		{"git.commit", "git commit -am", ""},
+		{"git.commit", "git commit -aam x", ""},
+		{"git.commit", "git commit -axm x", ""},
+		{"git.commit", "git commit -ma -- x", `[{"message":"a","paths":["x"],"repo":"."}]`},
 		{"git.commit", "git commit -m x -- a b", `[{"message":"x","paths":["a","b"],"repo":"."}]`},
 	} {
 		m, err := catalog.Lookup(bailey.CapabilityID(c.id))
