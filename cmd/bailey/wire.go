@@ -379,6 +379,34 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	return tools
 }
 
+// Receipts are read of the ledger, which another gateway may have written before.
+func (d doorOfMCP) Receipts(ctx context.Context, of bailey.SessionID, most int) (list []mcp.Receipt, err error) {
+	page, err := d.s.index.Find(ctx, ledger.Filter{Session: of, Limit: most})
+	for _, r := range page.Records {
+		one := mcp.Receipt{ID: r.Intent.Receipt, Capability: r.Intent.Capability, Started: r.Intent.StartedAt}
+		if r.Outcome != nil {
+			one.Status = r.Outcome.Status
+		}
+		list = append(list, one)
+	}
+	return list, err
+}
+
+// Receipt is shown without the bodies that are kept beside it: an agent had those.
+func (d doorOfMCP) Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error) {
+	if !possible(id) {
+		return nil, noReceipt(id)
+	}
+	page, err := d.s.index.Find(ctx, ledger.Filter{ID: id, Session: of, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Records) == 0 || page.Records[0].Intent.Session != of {
+		return nil, noReceipt(id)
+	}
+	return json.Marshal(page.Records[0])
+}
+
 // described is what agents are told of a capability: what nothing holds says so, whatever its author says of it.
 func described(m *pack.Capability) string {
 	if !m.Uncaged() {

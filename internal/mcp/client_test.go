@@ -67,7 +67,7 @@ func TestClientSeesServer(t *testing.T) {
 	if init.ServerInfo.Name != "bailey" || init.ServerInfo.Version != "0.1" || !strings.Contains(init.Instructions, "refusal is final") || !strings.Contains(init.Instructions, "[REDACTED_") {
 		t.Errorf("initialize: %+v, %+v", init.ServerInfo, init)
 	}
-	if c := init.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil {
+	if c := init.Capabilities; c.Tools == nil || c.Resources == nil || c.Resources.Subscribe || c.Prompts != nil {
 		t.Errorf("capabilities: %+v", c)
 	}
 }

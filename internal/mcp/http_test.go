@@ -226,7 +226,7 @@ func TestHTTPRefuses(t *testing.T) {
 		"another content type":    {ping, func(r *http.Request) { in(r); r.Header.Set("Content-Type", "text/plain") }, 415, "application/json"},
 		"nothing acceptable":      {ping, func(r *http.Request) { in(r); r.Header.Set("Accept", "text/html") }, 400, "Accept"},
 		"an unknown revision":     {ping, func(r *http.Request) { in(r); r.Header.Set(headerRevision, "2025-01-01") }, 400, "version"},
-		"a method not offered":    {`{"jsonrpc":"2.0","id":3,"method":"resources/list"}`, in, 200, "-32601"},
+		"a method not offered":    {`{"jsonrpc":"2.0","id":3,"method":"prompts/list"}`, in, 200, "-32601"},
 		"a method nobody knows":   {`{"jsonrpc":"2.0","id":3,"method":"gateway/stop"}`, in, 400, "gateway/stop"},
 		"newer without its name":  {echoHTTP, newer("tools/call", ""), 400, "-32020"},
 		"newer of another tool":   {echoHTTP, newer("tools/call", "git_push"), 400, "-32020"},

@@ -7,8 +7,8 @@
 // names a key twice. Anything else is answered with a JSON-RPC error and goes no further; the connection
 // stays. At most 256 calls, and 8 MiB of their messages, are open at once.
 //
-// Offered are initialize, server/discover, ping, tools/list, tools/call and subscriptions/listen (which
-// has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28, and from the last one on the methods of [TasksExtension].
+// Offered are initialize, server/discover, ping, tools/list, tools/call, resources/list and resources/read (the receipts of the own
+// session) and subscriptions/listen (which has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28, and from the last one on the methods of [TasksExtension].
 // Every well-formed tools/call goes to the gate, whatever tool it names, so that it leaves a receipt.
 //
 // From the client come also the answers to requests of ours (elicitation/create), by their ids; any other is dropped.
@@ -74,6 +74,9 @@ type Gate interface {
 	Do(ctx context.Context, call bailey.Call) bailey.Result
 	// Tools lists what p may see, in a stable order.
 	Tools(ctx context.Context, p bailey.Principal) []Tool
+	// Receipts are the newest of a session's, the newest first, and Receipt is one of them, as JSON; of another it is NotFound.
+	Receipts(ctx context.Context, of bailey.SessionID, most int) ([]Receipt, error)
+	Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error)
 	// Question returns an open question about a call of from's session and principal, and no other.
 	Question(ctx context.Context, from bailey.Call, id bailey.ApprovalID) (Question, error)
 	// Answer answers one, without a signature: the digest is that of the text that was shown.
@@ -160,7 +163,7 @@ func (s *session) server() (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.Log,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 		GetSessionID: func() string { return s.name },
 	})
@@ -192,6 +195,10 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 			return s.call(ctx, req)
 		case *sdk.ListToolsRequest:
 			return s.list(ctx, req)
+		case *sdk.ListResourcesRequest:
+			return s.listReceipts(ctx)
+		case *sdk.ReadResourceRequest:
+			return s.readReceipt(ctx, req)
 		}
 		switch {
 		case method == "initialize":
@@ -203,7 +210,7 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 				r.Capabilities = withoutExtensions(r.Capabilities)
 			}
 			return res, err
-		case method == "ping", method == "server/discover", method == "subscriptions/listen",
+		case method == "ping", method == "server/discover", method == "resources/templates/list", method == "subscriptions/listen",
 			method == "tasks/get", method == "tasks/update", method == "tasks/cancel",
 			strings.HasPrefix(method, "notifications/"):
 			return next(ctx, method, req)

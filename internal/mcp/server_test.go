@@ -30,6 +30,21 @@ func (g *gate) Question(context.Context, bailey.Call, bailey.ApprovalID) (Questi
 	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 }
 
+// Receipts of the session s-1 is one, and of any other none.
+func (g *gate) Receipts(_ context.Context, of bailey.SessionID, most int) ([]Receipt, error) {
+	if of != "s-1" || most < 1 {
+		return nil, nil
+	}
+	return []Receipt{{ID: "r-one", Capability: "system.echo", Status: bailey.OK, Started: time.Unix(0, 0)}, {ID: "r-two", Capability: "git.push", Started: time.Unix(0, 0)}}, nil
+}
+
+func (g *gate) Receipt(_ context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error) {
+	if of != "s-1" || id != "r-one" {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "no such receipt"}
+	}
+	return json.RawMessage(`{"id":"r-one"}`), nil
+}
+
 func (g *gate) Answer(context.Context, bailey.Call, bailey.ApprovalID, string, bool, string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 }

@@ -54,7 +54,7 @@ func TestRefusedLines(t *testing.T) {
 		{"a batch", `[{"jsonrpc":"2.0","id":7,"method":"ping"}]`, "null", "not part of this revision"},
 		{"no arguments object", call(`"x"`), "7", "not an object"},
 		{"a method of nobody", `{"jsonrpc":"2.0","id":7,"method":"shutdown"}`, "7", "method not found"},
-		{"resources", `{"jsonrpc":"2.0","id":7,"method":"resources/list"}`, "7", "method not found"},
+		{"resources", `{"jsonrpc":"2.0","id":7,"method":"prompts/list"}`, "7", "method not found"},
 		{"a level for logs", `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"debug"}}`, "7", "method not found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -163,6 +163,14 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("out of scope: %s", out)
 	}
 
+	receipts, err := s.ListResources(t.Context(), nil)
+	if err != nil || len(receipts.Resources) != 2 {
+		t.Fatalf("the session's receipts: %+v %v", receipts, err)
+	}
+	one, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: receipts.Resources[1].URI})
+	if err != nil || len(one.Contents) != 1 || !strings.Contains(one.Contents[0].Text, `"capability":"git.log"`) || !strings.Contains(one.Contents[0].Text, `"agent":"reviewer"`) {
+		t.Errorf("its first: %+v %v", one, err)
+	}
 	p.kill(t)
 	s, err = connectHTTP(t, url, tok.Bearer) // its session went with the gateway; the listener stays, and the next gateway knows the token
 	if err != nil {
@@ -175,9 +183,9 @@ func TestHTTP(t *testing.T) {
 	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "git_log", Arguments: repo}); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 		t.Errorf("after the token was revoked: %v", err)
 	}
-	receipts, err := p.command(p.program, "receipts", "list", "--json").Output()
-	if n := strings.Count(string(receipts), `"agent":"reviewer"`); err != nil || n != 3 {
-		t.Errorf("%d receipts name the agent, of 3 calls (%v)\n%s", n, err, receipts)
+	all, err := p.command(p.program, "receipts", "list", "--json").Output()
+	if n := strings.Count(string(all), `"agent":"reviewer"`); err != nil || n != 3 {
+		t.Errorf("%d receipts name the agent, of 3 calls (%v)\n%s", n, err, all)
 	}
 }
 
