@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/gateway"
 )
 
 // shimBenchRow is one line of bench shim.
@@ -39,7 +40,7 @@ func (a *app) benchShimVerb() *cobra.Command {
   version  this program's start alone
   shim     the same line through a shim, with a gateway that runs: decided, in a fresh cage, with its receipt
 
-"over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own on the disk of TMPDIR.`,
+"over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own in the user's cache directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 || n > maxTurns {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", n), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
@@ -64,7 +65,14 @@ func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times ma
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "bailey-bench")
+	cache, err := os.UserCacheDir() // not below /tmp, which each cage has one of its own of: no helper serves what lies there
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(cache, "bailey-bench")
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +82,9 @@ func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times ma
 	env := append(os.Environ(), "BAILEY_HOME="+home, "GIT_CONFIG_GLOBAL="+os.DevNull, "BAILEY_SESSION=", "BAILEY_TOKEN=")
 	start := func(name string, args ...string) error {
 		cmd := exec.CommandContext(ctx, name, args...)
+		if name == self {
+			cmd.Args[0] = filepath.Base(os.Args[0]) // as which this program knows itself
+		}
 		cmd.Dir, cmd.Env = project, env
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return orSignal(ctx, fmt.Errorf("%s: %w: %s", name, err, out))
@@ -83,12 +94,10 @@ func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times ma
 	if err := os.Mkdir(project, 0o700); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{home, filepath.Dir(shim)} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, err
 	}
-	if err := os.Symlink(self, shim); err != nil {
+	if err := installShim(gateway.Home(home), "git"); err != nil {
 		return nil, err
 	}
 	if err := start(git, "init", "-q"); err != nil {

@@ -296,10 +296,14 @@ func (s *stack) listTokens(context.Context, gateway.Query, bailey.Call) (any, er
 // agentsChange is how what agents have to show changes, for the difference that init shows.
 func agentsChange(old, now gateway.AgentRules) string {
 	lines := func(r gateway.AgentRules) string {
+		var list []string
 		if r.Required {
-			return "agents: calls need a token"
+			list = append(list, "agents: calls need a token")
 		}
-		return ""
+		if r.Listed > 0 {
+			list = append(list, fmt.Sprintf("agents: are shown %d tools, and search for the rest", r.Listed))
+		}
+		return strings.Join(list, "\n")
 	}
 	words := difference(lines(old), lines(now))
 	if old.Required && !now.Required {

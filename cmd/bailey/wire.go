@@ -314,6 +314,7 @@ func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteClos
 func (s *stack) door(from bailey.Call) mcp.Config {
 	return mcp.Config{
 		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
+		Listed: s.desk.settings.Applied().Agents.Listed,
 		Hide: func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
 }
@@ -377,6 +378,13 @@ func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 		})
 	}
 	return tools
+}
+
+func (d doorOfMCP) Search(_ context.Context, words string) (ids []bailey.CapabilityID) {
+	for _, m := range d.s.shelf.Catalog().Search(words, 0) {
+		ids = append(ids, m.Capability.ID)
+	}
+	return ids
 }
 
 // Receipts are read of the ledger, which another gateway may have written before.

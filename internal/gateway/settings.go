@@ -37,9 +37,13 @@ type Applied struct {
 	Person     string        `json:"person,omitempty"`
 }
 
+// maxListed bounds what a tools/list is asked to hold.
+const maxListed = 1000
+
 // AgentRules say which agents the doors let in.
 type AgentRules struct {
 	Required bool `json:"required,omitempty"` // who shows no token makes no call
+	Listed   int  `json:"listed,omitempty"`   // how many tools they are shown; what is beyond they search for. 0: all
 }
 
 // UnmarshalJSON refuses what it does not know: a rule of a newer version that was left out would hide less than what

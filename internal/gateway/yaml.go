@@ -58,7 +58,7 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
 		"agents": func(n ast.Node) error {
-			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required)})
+			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed)})
 		},
 	})
 	if err != nil {

@@ -173,3 +173,16 @@ func truth(what string, p *bool) func(ast.Node) error {
 		return nil
 	}
 }
+
+// countOf reads a number from 1 to most.
+func countOf(what string, most uint64, to *int) func(ast.Node) error {
+	return func(n ast.Node) error {
+		if i, ok := n.(*ast.IntegerNode); ok {
+			if v, ok := i.Value.(uint64); ok && v >= 1 && v <= most {
+				*to = int(v)
+				return nil
+			}
+		}
+		return fault(n, "%s is a number from 1 to %d", what, most)
+	}
+}

@@ -21,7 +21,19 @@ const door = "mcp"
 
 // call hands a tools/call to the gate, whatever it names.
 func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
-	input, err := arguments(req.Params.Arguments)
+	name, raw := req.Params.Name, req.Params.Arguments
+	if s.Listed > 0 && (name == searchTool || name == viaTool) {
+		if listed, _ := s.visible(ctx); listed[name] == "" { // a capability of that name is itself
+			if name == searchTool {
+				return s.search(ctx, req)
+			}
+			var err error
+			if name, raw, err = meant(raw); err != nil {
+				return nil, err
+			}
+		}
+	}
+	input, err := arguments(raw)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
@@ -34,7 +46,7 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		return nil, err
 	}
 	w := &wait{session: s, req: req, call: bailey.Call{
-		Capability: s.capability(ctx, req.Params.Name),
+		Capability: s.capability(ctx, name),
 		Input:      input,
 		Principal:  s.Principal,
 		Session:    s.Session,
@@ -157,7 +169,14 @@ func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Resu
 	s.names = listed
 	s.mu.Unlock()
 	res := &sdk.ListToolsResult{Tools: []*sdk.Tool{}, Cacheable: sdk.Cacheable{CacheScope: "private"}}
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
+	shown := slices.Sorted(maps.Keys(listed))
+	if s.over(listed) {
+		shown = shown[:s.Listed]
+		if after == "" {
+			res.Tools = beyond(listed)
+		}
+	}
+	for _, name := range shown {
 		if name <= after {
 			continue
 		}

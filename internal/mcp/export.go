@@ -67,18 +67,24 @@ func Export(tools []Tool, format string) (any, error) {
 	return out, nil
 }
 
+// pairTool is one of the two.
+type pairTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	InputSchema any    `json:"inputSchema"`
+}
+
 // pair is what finds and calls all the rest.
-func pair() any {
+func pair() []pairTool {
 	text := func(description string) any { return map[string]any{"type": "string", "description": description} }
 	object := func(properties map[string]any, required ...string) any {
 		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 	}
-	return []any{
-		map[string]any{"name": "capabilities_search", "description": "Find what can be called through Bailey, by words for what is to be done. Best first, each with its inputs.",
-			"inputSchema": object(map[string]any{"words": text("as in: what changed in a commit")}, "words")},
-		map[string]any{"name": "capability_call", "description": instructions,
-			"inputSchema": object(map[string]any{"capability": text("its id, as in git.log"),
-				"input": map[string]any{"type": "object", "description": "its inputs, by name"}}, "capability", "input")},
+	return []pairTool{
+		{searchTool, "Find what can be called through Bailey, by words for what is to be done. Best first, each with its inputs.",
+			object(map[string]any{"words": text("as in: what changed in a commit")}, "words")},
+		{viaTool, instructions, object(map[string]any{"capability": text("its id, as in git.log"),
+			"input": map[string]any{"type": "object", "description": "its inputs, by name"}}, "capability", "input")},
 	}
 }
 

@@ -74,6 +74,8 @@ type Gate interface {
 	Do(ctx context.Context, call bailey.Call) bailey.Result
 	// Tools lists what p may see, in a stable order.
 	Tools(ctx context.Context, p bailey.Principal) []Tool
+	// Search finds capabilities by words, the best first.
+	Search(ctx context.Context, words string) []bailey.CapabilityID
 	// Receipts are the newest of a session's, the newest first, and Receipt is one of them, as JSON; of another it is NotFound.
 	Receipts(ctx context.Context, of bailey.SessionID, most int) ([]Receipt, error)
 	Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error)
@@ -93,6 +95,8 @@ type Config struct {
 	Log       *slog.Logger
 	// Patience is how long a call stays for a person's answer before it is parked. Zero is [DefaultPatience].
 	Patience time.Duration
+	// Listed is how many tools tools/list has at most; the rest is found and called by two more. Zero: all.
+	Listed int
 	// Hide redacts the text of protocol errors, which quote what was sent.
 	Hide func(string) string
 }

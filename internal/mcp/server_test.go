@@ -30,6 +30,17 @@ func (g *gate) Question(context.Context, bailey.Call, bailey.ApprovalID) (Questi
 	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 }
 
+// Search finds what has a word in its description, and something that nobody may see.
+func (g *gate) Search(_ context.Context, words string) []bailey.CapabilityID {
+	ids := []bailey.CapabilityID{"hidden.thing"}
+	for _, t := range g.tools {
+		if strings.Contains(t.Description, words) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
 // Receipts of the session s-1 is one, and of any other none.
 func (g *gate) Receipts(_ context.Context, of bailey.SessionID, most int) ([]Receipt, error) {
 	if of != "s-1" || most < 1 {
