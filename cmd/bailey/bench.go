@@ -51,7 +51,7 @@ temporary directory on the same disk as TMPDIR.`,
 	}
 	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
 	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(), a.benchPolicyVerb(), a.benchBrokerVerb(),
-		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb())
+		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb())
 	return cmd
 }
 

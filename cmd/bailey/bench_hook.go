@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
 	"text/tabwriter"
 	"time"
@@ -88,20 +87,9 @@ func (b *jailBench) hooks(ctx context.Context, tell func(done, all int64)) (out 
 			return out, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
 		}
 	}
-	times, order := map[string][]time.Duration{}, append([]way(nil), ways...)
-	for i := range b.turns {
-		if tell != nil {
-			tell(int64(i), int64(b.turns))
-		}
-		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for _, w := range order {
-			time.Sleep(jailPause)
-			took, err := w.do(ctx)
-			if err != nil {
-				return out, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
-			}
-			times[w.name] = append(times[w.name], took...)
-		}
+	times, err := b.turn(ctx, ways, tell)
+	if err != nil {
+		return out, err
 	}
 	out.Command = b.command
 	out.Rows = newHookRows(ways, times)

@@ -128,23 +128,32 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out ja
 			out.Absent = append(out.Absent, absentRow{w.name, err.Error()})
 		}
 	}
-	times := map[string][]time.Duration{}
+	times, err := b.turn(ctx, ways, tell)
+	if err != nil {
+		return out, err
+	}
+	out.Command, out.Rows = b.command, newJailRows(b.ways(), times)
+	return out, nil
+}
+
+// turn goes all ways so many times, in random turns of one run.
+func (b *jailBench) turn(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+	times, order := map[string][]time.Duration{}, slices.Clone(ways)
 	for i := range b.turns {
 		if tell != nil {
 			tell(int64(i), int64(b.turns))
 		}
-		rand.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
-		for _, w := range ways {
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, w := range order {
 			time.Sleep(jailPause)
 			took, err := w.do(ctx)
 			if err != nil {
-				return out, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
+				return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
 			}
 			times[w.name] = append(times[w.name], took...)
 		}
 	}
-	out.Command, out.Rows = b.command, newJailRows(b.ways(), times)
-	return out, nil
+	return times, nil
 }
 
 // orSignal prefers the signal that ended a program to its end: both come at once, from the terminal.
