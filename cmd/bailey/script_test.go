@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
-			"certificate": certificate, "page": page, "card": insertCard, "receiver": startReceiver,
+			"certificate": certificate, "page": page, "speaks": speaks, "card": insertCard, "receiver": startReceiver,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "account" {
