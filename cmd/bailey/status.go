@@ -304,7 +304,11 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
 	}
 	for _, c := range s.Sessions {
-		line("session", "%s over %s, agent %s, client (%s), in %s, for %s", c.ID, c.Door, cell(c.Agent), cell(c.Client), shown(c.Dir), time.Since(c.Since).Round(time.Second))
+		client := "not named yet"
+		if c.Client != "" {
+			client = "(" + cell(c.Client) + ")" // its own word
+		}
+		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, cell(c.Agent), client, shown(c.Dir), time.Since(c.Since).Round(time.Second))
 	}
 	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
 }
