@@ -16,10 +16,17 @@ type Match struct {
 
 // What a word is worth by where it stands.
 const (
-	inID          = 8.0
+	inID          = 4.0
 	inDescription = 3.0
 	inInputs      = 2.0
-	inDocs        = 1.0
+	inDocs        = 1.0 // and in what is said of an input
+	inPack        = 1.0 // the description of its pack
+)
+
+// What is left of that for another form of the word, and for another word that means as much.
+const (
+	otherForm = 0.8
+	otherWord = 0.5
 )
 
 // Bounds on a question: what comes after is not read.
@@ -28,23 +35,25 @@ const (
 	maxQuestion = 4 << 10
 )
 
-// filler are words that say nothing about what is wanted.
-const filler = " a all an and are can do for from how i in is it me my of on or some that the this to what which with "
-
 // Search returns the capabilities that fit the question, best first, equals by id; at most limit, or
 // all when limit is not positive. Every word counts where it fits best: in the id, the description,
-// the input names or the docs, wholly, as the beginning of a word, or misspelt. A word that few
-// capabilities have counts for more, and so do capabilities that have all the words.
+// the input names, the description of the pack or the docs, wholly, in another form, as the beginning of a word, as another
+// word for the same, or misspelt. A word that few capabilities have counts for more, and so does one of few, and so do capabilities
+// that have all the words.
 func (c *Catalog) Search(question string, limit int) []Match {
 	asked := askedWords(question)
 	all := c.All()
 	worth := make([][]float64, len(all)) // by capability, then word
 	having := make([]int, len(asked))
 	fields, known := make([][]field, len(all)), make([]bool, len(asked))
+	about := map[string]field{}
+	for _, p := range c.packs {
+		about[p.Name] = newField(inPack, words(p.Description))
+	}
 	for i, m := range all {
-		fields[i] = m.fields()
+		fields[i] = append(m.fields(), about[m.Pack])
 		for k, word := range asked {
-			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f field) bool { return slices.Contains(f.words, word) })
+			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f field) bool { return slices.Contains(f.words, word.text) || slices.Contains(f.stems, word.stem) })
 		}
 	}
 	for i := range all {
@@ -85,20 +94,36 @@ func score(worth []float64, having []int, total int) float64 {
 	return sum * float64(hits) / float64(len(worth))
 }
 
-// field is the words of one part of a manifest and what they are worth.
+// field is the words of one part of a manifest and what each is worth.
 type field struct {
-	words []string
-	worth float64
+	words, stems []string
+	worth        float64
+}
+
+// usual is how many words a part has of which each is worth what the part is: among more of them one says less.
+const usual = 12
+
+func newField(worth float64, words []string) field {
+	f := field{words: words, worth: worth * usual / (0.9*usual + 0.1*max(float64(len(words)), usual/2))}
+	for _, w := range words {
+		f.stems = append(f.stems, stem(w))
+	}
+	return f
 }
 
 func (m *Capability) fields() []field {
 	_, action, _ := strings.Cut(string(m.ID), ".")
 	id := words(string(m.ID) + " " + m.Pack)
+	id = append(id, strings.Join(words(action), "")) // branch-list is asked for as branchlist too
+	docs := words(m.Docs)
+	for _, name := range m.schema.names {
+		docs = append(docs, words(m.schema.props[name].Description)...)
+	}
 	return []field{
-		{append(id, strings.Join(words(action), "")), inID}, // branch-list is asked for as branchlist too
-		{words(m.Description + " " + strings.Join(m.ArgvPattern(), " ")), inDescription},
-		{words(strings.Join(m.InputNames(), " ")), inInputs},
-		{words(m.Docs), inDocs},
+		newField(inID, id),
+		newField(inDescription, words(m.Description+" "+strings.Join(m.ArgvPattern(), " "))),
+		newField(inInputs, words(strings.Join(m.InputNames(), " "))),
+		newField(inDocs, docs),
 	}
 }
 
@@ -106,11 +131,18 @@ func (m *Capability) fields() []field {
 func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
 
 // bestIn is what a word is worth to a capability. Only one that none has is taken for a misspelling.
-func bestIn(fields []field, word string, misspelt bool) float64 {
+func bestIn(fields []field, word wanted, misspelt bool) float64 {
 	best := 0.0
 	for _, f := range fields {
-		for _, w := range f.words {
-			best = max(best, f.worth*likeness(word, w, misspelt))
+		for i, w := range f.words {
+			like := likeness(word.text, w, misspelt)
+			switch {
+			case word.stem == f.stems[i]:
+				like = max(like, otherForm)
+			case slices.Contains(word.alike, f.stems[i]):
+				like = max(like, otherWord)
+			}
+			best = max(best, f.worth*like)
 		}
 	}
 	return best
@@ -134,11 +166,11 @@ func likeness(asked, word string, misspelt bool) float64 {
 }
 
 // askedWords are the question's words without filler and repeats.
-func askedWords(question string) []string {
-	var asked []string
+func askedWords(question string) []wanted {
+	var asked []wanted
 	for _, w := range words(question[:min(len(question), maxQuestion)]) {
-		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.Contains(asked, w) {
-			asked = append(asked, w)
+		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.ContainsFunc(asked, func(a wanted) bool { return a.text == w }) {
+			asked = append(asked, newWanted(w))
 		}
 	}
 	return asked
