@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -27,11 +28,12 @@ const (
 // completed are the words of a verb that the home knows. A verb that is not here completes its verbs and flags, and files where it
 // takes arguments at all.
 var completed = map[string]func(*app, context.Context) []string{
-	"run": (*app).capabilityWords, "capabilities show": (*app).capabilityWords, "policy explain": (*app).capabilityWords,
+	"run": (*app).capabilityWords, "capabilities show": (*app).capabilityWords, "policy explain": (*app).explainedWords,
 	"jail explain": (*app).capabilityWords, "pack repin": (*app).capabilityWords,
 	"approve": (*app).questionWords, "deny": (*app).questionWords, "approvals show": (*app).questionWords,
 	"grants revoke": (*app).grantWords, "profile show": (*app).profileWords, "profile use": (*app).profileWords,
 	"pack show": (*app).packWords, "pack uninstall": (*app).packWords,
+	"receipts show": (*app).receiptWords, "receipts forget": (*app).receiptWords, "audit prove": (*app).receiptWords,
 }
 
 // completion has the shell's completions ask the gateway that is there. None is started, nothing is written, and where there is
@@ -49,7 +51,7 @@ func (a *app) completion(root *cobra.Command) {
 				return slices.DeleteFunc(words(a, cmd.Context()), func(w string) bool {
 					word, _, _ := strings.Cut(w, "\t")
 					return !strings.HasPrefix(word, so) || slices.Contains(args, word)
-				}), cobra.ShellCompDirectiveNoFileComp
+				}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 			}
 		case cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, " "):
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -72,11 +74,7 @@ func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
 
 // known asks the gateway of the home, if there is one.
 func known[T any](ctx context.Context, a *app, q gateway.Query) (answer T, ok bool) {
-	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
-	if err != nil || patience <= 0 { // there is nobody to tell: what a completion prints are words
-		patience = completionPatience
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	c, err := a.client()
 	if err != nil {
@@ -84,6 +82,15 @@ func known[T any](ctx context.Context, a *app, q gateway.Query) (answer T, ok bo
 	}
 	c.Start, c.Progress = nil, nil
 	return answer, c.Look(ctx, q, &answer) == nil
+}
+
+// patient bounds how long what is asked with its context may take, all together.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
+	if err != nil || patience <= 0 { // there is nobody to tell: what a completion prints are words
+		patience = completionPatience
+	}
+	return context.WithTimeout(ctx, patience)
 }
 
 // offer is a word and what it stands for, as a shell shows it.
@@ -162,6 +169,25 @@ func (a *app) questionWords(ctx context.Context) (words []string) {
 		words = append(words, offer(string(q.ID), string(q.Call)))
 	}
 	return words
+}
+
+// offeredReceipts is how many of the latest receipts are offered: what somebody looks for by its id has just been printed.
+const offeredReceipts = 20
+
+// receiptWords are the latest, newest first.
+func (a *app) receiptWords(ctx context.Context) (words []string) {
+	l, _ := known[receiptList](ctx, a, gateway.Query{Verb: "receipts", Args: filterArgs(ledger.Filter{Limit: offeredReceipts})})
+	for _, r := range l.Receipts {
+		words = append(words, offer(string(r.ID), string(r.Capability)+" "+r.status()))
+	}
+	return words
+}
+
+// explainedWords are what can be explained: what may be called, and what was.
+func (a *app) explainedWords(ctx context.Context) []string {
+	ctx, cancel := patient(ctx)
+	defer cancel()
+	return append(a.capabilityWords(ctx), a.receiptWords(ctx)...)
 }
 
 func (a *app) grantWords(ctx context.Context) (words []string) {
