@@ -90,10 +90,20 @@ func (s *shelf) Active() (list []*pack.Capability) {
 
 // Present are those whose program is on this machine: an agent that sees a tool tries it.
 func (s *shelf) Present() []*pack.Capability {
-	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !s.here(m) })
+	here := s.looking()
+	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !here(m) })
 }
 
-// here reports whether what a capability runs is on this machine.
-func (s *shelf) here(m *pack.Capability) bool {
-	return m.Command == "" || slices.ContainsFunc(m.Programs(), s.installed)
+// looking reports whether what a capability runs is on this machine, and looks once for what several run.
+func (s *shelf) looking() (here func(*pack.Capability) bool) {
+	known := map[string]bool{}
+	installed := func(command string) bool {
+		is, looked := known[command]
+		if !looked {
+			is = s.installed(command)
+			known[command] = is
+		}
+		return is
+	}
+	return func(m *pack.Capability) bool { return m.Command == "" || slices.ContainsFunc(m.Programs(), installed) }
 }

@@ -440,10 +440,10 @@ func (s *stack) wanting(m *pack.Capability) bool {
 func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.Call) (any, error) {
 	return map[string]func(context.Context, gateway.Query, bailey.Call) (any, error){
 		"capabilities": func(context.Context, gateway.Query, bailey.Call) (any, error) {
-			list := capabilityList{Capabilities: []capability{}}
+			list, here := capabilityList{Capabilities: []capability{}}, s.shelf.looking()
 			for _, m := range s.shelf.Active() {
 				c := newCapability(m, false)
-				c.Absent = !s.shelf.here(m)
+				c.Absent = !here(m)
 				list.Capabilities = append(list.Capabilities, c)
 			}
 			return list, nil

@@ -128,7 +128,8 @@ func attended(ctx context.Context) (out context.Context, leave func() bool, end 
 	return out, leave, end
 }
 
-// capability resolves a tool's name: first as it was listed, so that a name means what its caller saw.
+// capability resolves a tool's name: first as it was listed, so that a name means what its caller saw. For one that calls and never
+// lists, which may be a client that a new gateway took over, the list of its first call counts as that: to make one looks at every program there is.
 func (s *session) capability(ctx context.Context, name string) bailey.CapabilityID {
 	s.mu.Lock()
 	id, ok := s.names[name]
@@ -138,6 +139,11 @@ func (s *session) capability(ctx context.Context, name string) bailey.Capability
 	}
 	listed, _ := s.visible(ctx)
 	if id, ok := listed[name]; ok {
+		s.mu.Lock()
+		if s.names == nil {
+			s.names = listed
+		}
+		s.mu.Unlock()
 		return id
 	}
 	return guess(name, listed)

@@ -93,6 +93,26 @@ func TestClientLists(t *testing.T) {
 	}
 }
 
+// TestCallsAreNotLists: a client that calls and never lists has its names looked up once, and what it did not find then is still looked for.
+func TestCallsAreNotLists(t *testing.T) {
+	g := yard()
+	s := connect(t, g)
+	before := g.listed
+	for range 3 {
+		callTool(t, s, "system_echo", map[string]any{"message": "hi"})
+	}
+	if n := g.listed - before; n != 1 {
+		t.Errorf("three calls listed %d times", n)
+	}
+	g.mu.Lock()
+	g.tools = append(g.tools[:len(g.tools):len(g.tools)], Tool{ID: "late-comer.say"})
+	g.mu.Unlock()
+	callTool(t, s, "late-comer_say", nil)
+	if c := g.got(); c[len(c)-1].Capability != "late-comer.say" {
+		t.Errorf("what came later was taken for %s", c[len(c)-1].Capability)
+	}
+}
+
 func TestClientCalls(t *testing.T) {
 	g := yard()
 	s := connect(t, g)

@@ -19,12 +19,18 @@ import (
 type gate struct {
 	tools []Tool
 
-	mu    sync.Mutex
-	calls []bailey.Call
-	do    map[bailey.CapabilityID]func(context.Context, bailey.Call) bailey.Result
+	mu     sync.Mutex
+	listed int // how often it was asked for its tools
+	calls  []bailey.Call
+	do     map[bailey.CapabilityID]func(context.Context, bailey.Call) bailey.Result
 }
 
-func (g *gate) Tools(context.Context, bailey.Principal) []Tool { return g.tools }
+func (g *gate) Tools(context.Context, bailey.Principal) []Tool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listed++
+	return g.tools
+}
 
 func (g *gate) Question(context.Context, bailey.Call, bailey.ApprovalID) (Question, error) {
 	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
