@@ -315,7 +315,7 @@ func (s *stack) door(from bailey.Call) mcp.Config {
 	return mcp.Config{
 		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
 		Listed: s.desk.settings.Applied().Agents.Listed,
-		Hide: func(text string) string { return s.redaction.Text(from.Session.ID, text) },
+		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
 }
 
