@@ -22,7 +22,6 @@ import (
 // speaksOtherwise are the verbs whose stdout is somebody else's, with --json too, and whose it is; and what no script can have.
 var speaksOtherwise = map[string]string{
 	"approvals serve":   "it serves until it is ended; approve-page.txtar has the line with which it begins",
-	"bench shim":        "its shim starts the program under the name of a tool, and a test's program under another name is its tests",
 	"completion":        "cobra's own: a script for a shell",
 	"gateway":           "it serves until it is ended, and prints nothing",
 	"help":              "cobra's own: a page",
