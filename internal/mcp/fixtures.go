@@ -26,7 +26,7 @@ func NewFixtures(log *slog.Logger) *HTTP {
 func fixtures(t *seat) (*sdk.Server, error) {
 	none := func(context.Context, *sdk.SubscribeRequest) error { return nil }
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
+		Capabilities: fixtureCapabilities(),
 		CompletionHandler: func(context.Context, *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
 			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{"paris", "park", "party"}, Total: 3}}, nil
 		},

@@ -16,6 +16,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+func fixtureCapabilities() *sdk.ServerCapabilities {
+	return &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}}
+}
+
 // asksFor is a form with some fields.
 func asksFor(message, fields, required string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: message, RequestedSchema: json.RawMessage(`{"type":"object","properties":{` + fields + `},"required":[` + required + `]}`)}
