@@ -53,6 +53,24 @@ func act(ctx context.Context, c *gateway.Client, op gateway.Operator, verb strin
 	return c.Look(ctx, gateway.Query{Verb: verb, Args: args, Operator: op}, out)
 }
 
+// operate asks the gateway for an operator verb, once the operator has said so.
+func (a *app) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
+	op, err := a.operator(words, yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if !yes {
+		if err := a.confirm(ctx, question); err != nil {
+			return err
+		}
+	}
+	return act(ctx, c, op, verb, args, out)
+}
+
 // operatorBeside is operator for a verb whose stdin and stdout carry its data: a person confirms on the terminal that
 // controls the process, wherever those lead, and no is the default. Nobody there to ask is a refusal.
 func operatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (gateway.Operator, error) {

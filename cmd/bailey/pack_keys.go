@@ -207,21 +207,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 }
 
 func (a *app) changeKey(ctx context.Context, verb, event string, args map[string]any, yes bool, question string, words func(keyChanged) string) error {
-	op, err := a.operator(verb, yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	if !yes {
-		if err := a.confirm(ctx, question); err != nil {
-			return err
-		}
-	}
 	var out keyChanged
-	if err := act(ctx, c, op, event, args, &out); err != nil {
+	if err := a.operate(ctx, verb, event, args, yes, question, &out); err != nil {
 		return err
 	}
 	switch {

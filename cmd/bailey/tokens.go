@@ -197,24 +197,6 @@ func (a *app) tokenRevokeVerb() *cobra.Command {
 	return cmd
 }
 
-// operate asks the gateway for an operator verb, once the operator has said so.
-func (a *app) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
-	op, err := a.operator(words, yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	if !yes {
-		if err := a.confirm(ctx, question); err != nil {
-			return err
-		}
-	}
-	return act(ctx, c, op, verb, args, out)
-}
-
 // issue asks for a token, and prints it.
 func (a *app) issue(ctx context.Context, words, verb string, g granting) error {
 	args := map[string]any{"agent": g.agent, "scope": strings.Join(g.scope, ",")}
