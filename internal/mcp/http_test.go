@@ -494,21 +494,9 @@ func TestHTTPManySessions(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	open := func(n int) {
-		for range n {
-			r := httptest.NewRequest(http.MethodPost, w.base+HTTPPath, strings.NewReader(helloHTTP))
-			r.Header = w.request(http.MethodPost, "", nil).Header
-			r = r.WithContext(context.WithValue(t.Context(), frontKey{}, Front{Hosts: []string{r.Host}}))
-			rec := httptest.NewRecorder()
-			w.door.ServeHTTP(rec, r)
-			if rec.Code != 200 {
-				t.Fatalf("%d %s", rec.Code, rec.Body)
-			}
-		}
-	}
-	open(200)
+	w.open(200)
 	before := heap()
-	open(n)
+	w.open(n)
 	if after := heap(); after > before+8<<20 {
 		t.Errorf("%d KiB were held before %d sessions, %d KiB after", before>>10, n, after>>10)
 	}
@@ -517,6 +505,21 @@ func TestHTTPManySessions(t *testing.T) {
 	}
 	if code, _, body := w.post(`{"jsonrpc":"2.0","id":4,"method":"ping"}`, other); code != 200 {
 		t.Errorf("another token's session: %d %s", code, body)
+	}
+}
+
+// open begins sessions of one token and leaves them.
+func (w *web) open(n int) {
+	w.Helper()
+	for range n {
+		r := httptest.NewRequest(http.MethodPost, w.base+HTTPPath, strings.NewReader(helloHTTP))
+		r.Header = w.request(http.MethodPost, "", nil).Header
+		r = r.WithContext(context.WithValue(w.Context(), frontKey{}, Front{Hosts: []string{r.Host}}))
+		rec := httptest.NewRecorder()
+		w.door.ServeHTTP(rec, r)
+		if rec.Code != 200 {
+			w.Fatalf("%d %s", rec.Code, rec.Body)
+		}
 	}
 }
 
@@ -604,6 +607,7 @@ func TestHTTPTask(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
+	w.open(maxTokenSeats + 1) // what runs is no reason for which a session has to go
 	close(free)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		_, _, body := w.post(get, in)

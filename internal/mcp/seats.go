@@ -152,7 +152,7 @@ func (h *HTTP) gives(token string) (*seat, error) {
 			continue
 		}
 		own++
-		if t.open == 0 && !t.over && (longest == nil || t.since.Before(longest.since)) {
+		if t.open == 0 && !t.over && !t.session.tasks.busy() && (longest == nil || t.since.Before(longest.since)) {
 			longest = t
 		}
 	}
@@ -329,6 +329,10 @@ func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(header
 // carry ties a call to the request that it came by, and to the session. Of old, the SDK lets a call go on without its
 // request, whose answer could be fetched later: here nothing keeps answers.
 func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
+	extra := req.GetExtra()
+	if extra == nil {
+		return nil, nil, &bailey.Error{Kind: bailey.Internal, Message: "a call came by no request"}
+	}
 	h.mu.Lock()
 	if t.over {
 		h.mu.Unlock()
@@ -338,7 +342,7 @@ func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context
 	h.mu.Unlock()
 	out, end := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(t.ctx, func() { end(context.Cause(t.ctx)) })}
-	if r, ok := t.requests.Load(req.GetExtra().Header.Get(headerRequest)); ok {
+	if r, ok := t.requests.Load(extra.Header.Get(headerRequest)); ok {
 		stops = append(stops, context.AfterFunc(r.(context.Context), func() { end(gone{}) }))
 	} else {
 		end(gone{}) // it went before its call began
