@@ -84,7 +84,11 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 	if err != nil {
 		return err
 	}
-	if err := a.sayServed(s.scheme() + "://" + l.Addr().String() + mcp.HTTPPath); err != nil {
+	to := "clients that send the header Authorization: Bearer TOKEN; bailey token add makes one"
+	if s.fixtures {
+		to = "whoever asks, on this machine: what MCP's conformance suite wants, and nothing of Bailey's"
+	}
+	if err := a.sayServed(s.scheme()+"://"+l.Addr().String()+mcp.HTTPPath, to); err != nil {
 		return err
 	}
 	if l, err = s.secured(l); err != nil {
@@ -100,10 +104,10 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 }
 
 // sayServed says where, for people and for programs that wait for it.
-func (a *app) sayServed(url string) error {
+func (a *app) sayServed(url, to string) error {
 	if a.json {
 		return a.print(map[string]any{"ok": true, "url": url})
 	}
-	_, err := fmt.Fprintf(a.stderr, "bailey: MCP is served at %s\n", url)
+	_, err := fmt.Fprintf(a.stderr, "bailey: MCP is served at %s to %s\n", url, to)
 	return err
 }
