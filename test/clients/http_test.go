@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -206,6 +207,53 @@ func (p *project) kill(t *testing.T) {
 }
 
 func (p *project) home() string { return filepath.Join(filepath.Dir(p.dir), ".bailey") }
+
+// TestHTTPClientIsGone: a client that dies in the middle of a call takes the cage with it, and the receipt says so.
+func TestHTTPClientIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the program: runs without -short")
+	}
+	ktest.Require(t, "userns", "netns", "git", "go")
+	p := newProject(t)
+	bearer := p.operate(t, "token", "add")
+	url := p.serveHTTP(t)
+	index := filepath.Join(p.dir, ".git", "index") // whoever reads it waits for ever
+	os.Remove(index)
+	if err := syscall.Mkfifo(index, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"git_status","arguments":{"repo":"."},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: git_status\r\nContent-Length: %d\r\n\r\n%s", address, bearer, len(body), body)
+	look := func(says string) string {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			out, err := p.command(p.program, "receipts", "list", "--json").Output()
+			if err == nil && strings.Contains(string(out), says) {
+				return string(out)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the receipts never say %q: %s (%v)", says, out, err)
+			}
+		}
+	}
+	look(`"capability":"git.status"`)
+	conn.Close()
+	if out := look(`"outcome":"killed"`); !strings.Contains(out, "the caller went away") {
+		t.Errorf("the receipt: %s", out)
+	}
+	status, err := p.command(p.program, "status", "--json").Output()
+	if err != nil || !strings.Contains(string(status), `"calls":[]`) {
+		t.Errorf("what lives after that: %s (%v)", status, err)
+	}
+}
 
 // TestTwoHundredClients: as many at once, by HTTP and then by the socket: each is answered, and the gateway's memory stays.
 func TestTwoHundredClients(t *testing.T) {
