@@ -100,7 +100,7 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 		return door.Serve(l, func(net.Conn) mcp.Front { return front })
 	}
 	dial := func(ctx context.Context) (io.ReadWriteCloser, error) { return c.HTTP(ctx, says) }
-	return gateway.Forward(ctx, l, dial, slog.New(slog.DiscardHandler))
+	return gateway.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // sayServed says where, for people and for programs that wait for it.

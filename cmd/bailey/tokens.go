@@ -72,7 +72,7 @@ func (a *app) agentRotateVerb() *cobra.Command {
 	var g granting
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "Give an agent a new token, and end those that it has", Args: oneArg("an agent"),
-		Long: "Give an agent a new token. Those that it has end at once, or after --overlap." + operatorWords,
+		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
 			return a.issue(cmd.Context(), "agent rotate", agentRotateAct, g)
@@ -211,6 +211,9 @@ func (a *app) issue(ctx context.Context, words, verb string, g granting) error {
 		args[name] = int64(d / time.Second)
 	}
 	reach := "everything that policy allows"
+	if verb == agentRotateAct {
+		reach = "what it reached before"
+	}
 	if len(g.scope) > 0 {
 		reach = strings.Join(g.scope, ", ")
 	}

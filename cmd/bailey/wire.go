@@ -327,7 +327,7 @@ func (s *stack) web() (gateway.Web, error) {
 	door, err := mcp.NewHTTP(mcp.HTTPConfig{
 		Admit: func(bearer string) (mcp.Caller, error) {
 			t, err := s.agents.Admit(bearer)
-			return mcp.Caller{Principal: bailey.Principal{Agent: t.Agent, Token: t.ID}, Token: t.ID}, err
+			return mcp.Caller{Principal: bailey.Principal{Agent: t.Agent, Token: t.ID}}, err
 		},
 		Enter: func(ctx context.Context, c mcp.Caller) (mcp.Config, func(), error) {
 			from, leave, err := s.gateway.Enter(ctx, c.Principal, c.Dir)

@@ -228,7 +228,8 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t Token, er
 	return a.issue(ctx, bearer, t)
 }
 
-// Rotate makes a token for an agent and revokes those that it had, after an overlap.
+// Rotate makes a token for an agent and revokes those that it had, after an overlap. Without a scope the new one has that of the
+// newest: whoever rotates does not mean to widen.
 func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t Token, err error) {
 	if overlap < 0 || overlap > DefaultTokenTTL {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an overlap is between nothing and 30 days", Hint: "--overlap 24h, for one"}
@@ -241,11 +242,15 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 	if err := a.knows(g.Agent); err != nil {
 		return "", t, err
 	}
+	had := a.List() // the newest first
+	if newest := slices.IndexFunc(had, func(o Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
+		t.Scope = had[newest].Scope
+	}
 	if bearer, t, err = a.issue(ctx, bearer, t); err != nil {
 		return "", t, err
 	}
-	for _, o := range a.List() {
-		if o.Agent != g.Agent || o.ID == t.ID || o.Ended(a.now()) != "" {
+	for _, o := range had {
+		if o.Agent != g.Agent || o.Ended(a.now()) != "" {
 			continue
 		}
 		if _, err := a.revoke(ctx, TokenEnd{o.ID, t.Issued.Add(overlap), g.Operator, g.Person}); err != nil {
@@ -257,6 +262,9 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 
 // Remove takes an agent away, with all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by Operator, person string) error {
+	if name == LocalAgent {
+		return &bailey.Error{Kind: bailey.Invalid, Message: LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
+	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
 	if err := a.knows(name); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,22 @@ func TestTokensRotate(t *testing.T) {
 			t.Errorf("%s again: %v", name, err)
 		}
 	}
+}
+
+// TestRotationDoesNotWiden: a new token reaches what the one before did, unless it is said what else; and nobody takes local away.
+func TestRotationDoesNotWiden(t *testing.T) {
+	_, a, c := newAgentBook()
+	if _, _, err := a.Add(t.Context(), Grant{Agent: "n", Scope: []string{"git.*"}, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ scope, want []string }{{nil, []string{"git.*"}}, {[]string{"*"}, []string{"*"}}, {nil, []string{"*"}}, {[]string{"git.log"}, []string{"git.log"}}} {
+		c.after(2 * time.Hour) // also where none counts any more
+		_, tok, err := a.Rotate(t.Context(), Grant{Agent: "n", Scope: step.scope, TTL: time.Hour}, 0)
+		if err != nil || !slices.Equal(tok.Scope, step.want) {
+			t.Errorf("rotated with %v: %v, want %v (%v)", step.scope, tok.Scope, step.want, err)
+		}
+	}
+	wants(t, a.Remove(t.Context(), LocalAgent, Env, "ada"), bailey.Invalid, "not taken away")
 }
 
 // TestTokensRefuse: what no token may be, and what the ledger does not take, makes none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"runtime/debug"
@@ -257,42 +258,61 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 // mcp serves one MCP connection, which is one session, or one connection of a session that has a bearer.
 func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
 	from.Door = "mcp"
-	id := from.Session.ID
-	shown := from
-	shown.Dir = g.Redaction.Text(id, from.Dir)
-	event := map[string]any{"session": id, "door": "mcp", "agent": from.Principal.Agent, "dir": shown.Dir}
-	if from.Principal.Token != "" {
-		event["token"] = from.Principal.Token
-	}
+	more := map[string]any{}
 	if bearer {
-		event["bearer"] = true // it may have been connected before, and may be again
+		more["bearer"] = true // it may have been connected before, and may be again
 	}
-	if err := g.Note(ctx, "session.start", event); err != nil {
+	leave, err := g.opens(ctx, from, more, !bearer)
+	if err != nil {
 		conn.WriteJSON(frameError, newFailure(err))
 		return
 	}
-	defer g.Live.connect(shown)()
-	if err := g.converse(ctx, conn, from, shown, bearer); err != nil {
-		g.Log.Info("an MCP connection ended", "session", id, "err", err)
+	defer leave()
+	if err = conn.WriteFrame(frameResult, nil); err == nil {
+		err = g.MCP(ctx, from, conn.UnixConn)
 	}
-	if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
-		g.Log.Error("a session's end is not recorded", "session", id, "err", err)
+	if err != nil {
+		g.Log.Info("an MCP connection ended", "session", from.Session.ID, "err", err)
 	}
 }
 
-// converse serves MCP, with hooks of the home's before and after it. A session that has a bearer begun before.
-func (g *Gateway) converse(ctx context.Context, conn *peer.Conn, from, shown bailey.Call, begun bool) error {
-	if g.Begin != nil && g.End != nil && !begun {
-		if err := g.Begin(ctx, shown); err != nil {
-			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
-			return err
+// opens records that a session is connected, asks the home's hooks where it begins with that, and has status show it, until leave. more is what
+// else the entry says.
+func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]any, begins bool) (leave func(), err error) {
+	id := from.Session.ID
+	shown := from
+	shown.Dir = g.Redaction.Text(id, from.Dir)
+	event := map[string]any{"session": id, "door": from.Door, "agent": from.Principal.Agent, "dir": shown.Dir}
+	if from.Principal.Token != "" {
+		event["token"] = from.Principal.Token
+	}
+	maps.Copy(event, more)
+	if err := g.Note(ctx, "session.start", event); err != nil {
+		return nil, err
+	}
+	part, over := g.Live.connect(shown), func() {}
+	leave = func() {
+		over()
+		part()
+		if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
+			g.Log.Error("a session's end is not recorded", "session", id, "err", err)
 		}
-		defer g.End(g.last, shown)
 	}
-	if err := conn.WriteFrame(frameResult, nil); err != nil {
-		return err
+	if g.Begin == nil || g.End == nil || !begins {
+		return leave, nil
 	}
-	return g.MCP(ctx, from, conn.UnixConn)
+	begun := false
+	defer func() { // also where a hook's asker panics
+		if !begun {
+			leave()
+		}
+	}()
+	if err := g.Begin(ctx, shown); err != nil {
+		g.Log.Info("a session did not begin", "session", id, "err", err)
+		return nil, newFailure(err).hidden(g.Redaction, id).err()
+	}
+	begun, over = true, func() { g.End(g.last, shown) }
+	return leave, nil
 }
 
 func (g *Gateway) endSession(id bailey.SessionID) {

@@ -1,13 +1,13 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,42 +110,12 @@ func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q Query) {
 func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (from bailey.Call, leave func(), err error) {
 	p.Person = g.person
 	from = bailey.Call{Principal: p, Door: "mcp", Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
-	id := from.Session.ID
-	shown := from
-	shown.Dir = g.Redaction.Text(id, dir)
-	event := map[string]any{"session": id, "door": "mcp", "agent": p.Agent, "dir": shown.Dir, "token": p.Token, "transport": "http"}
-	if err := g.Note(ctx, "session.start", event); err != nil {
+	part, err := g.opens(ctx, from, map[string]any{"transport": "http"}, true)
+	if err != nil {
+		g.endSession(from.Session.ID)
 		return from, nil, err
 	}
-	ends := []func(){
-		func() { g.endSession(id) },
-		func() {
-			if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
-				g.Log.Error("a session's end is not recorded", "session", id, "err", err)
-			}
-		},
-		g.Live.connect(shown),
-	}
-	leave = func() {
-		for i := len(ends) - 1; i >= 0; i-- {
-			ends[i]()
-		}
-	}
-	if g.Begin == nil || g.End == nil {
-		return from, leave, nil
-	}
-	begun := false
-	defer func() { // also where a hook's asker panics
-		if !begun {
-			leave()
-		}
-	}()
-	if err := g.Begin(ctx, shown); err != nil {
-		return from, nil, newFailure(err).hidden(g.Redaction, id).err()
-	}
-	begun = true
-	ends = append(ends, func() { g.End(g.last, shown) })
-	return from, leave, nil
+	return from, func() { part(); g.endSession(from.Session.ID) }, nil
 }
 
 // HTTP opens a connection that carries HTTP/1.1 from here on, and outlives ctx. says is what the listener says of itself.
@@ -194,14 +164,14 @@ func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (io
 			defer func() { <-places }()
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			if err := forward(ctx, conn, dial); err != nil {
-				log.Info("a connection ended", "err", err)
+			if err := forward(ctx, conn, dial, log); err != nil {
+				log.Debug("a connection ended", "err", err)
 			}
 		})
 	}
 }
 
-func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.ReadWriteCloser, error)) error {
+func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	conn.SetDeadline(time.Now().Add(firstPatience))
 	first := make([]byte, 4<<10)
 	n, err := conn.Read(first) // of TLS, this shakes hands
@@ -210,8 +180,9 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.
 	}
 	far, err := dial(ctx)
 	if err != nil {
-		unavailable(conn, err)
-		return err
+		unavailable(conn)
+		log.Error("no gateway answers", "err", err, "hint", bailey.HintOf(err))
+		return nil
 	}
 	defer far.Close()
 	conn.SetDeadline(time.Time{})
@@ -227,12 +198,10 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.
 	return err
 }
 
-// unavailable answers the first request of a connection that leads nowhere.
-func unavailable(conn net.Conn, err error) {
-	f := newFailure(err)
-	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
-		"code": -32603, "message": f.Message, "data": map[string]any{"kind": f.Kind, "hint": f.Hint}}})
+// unavailable answers the first request of a connection that leads nowhere. Who asks has shown no token yet: why is not told.
+func unavailable(conn net.Conn) {
+	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"where bailey serve runs it is said why"}}}`
 	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
 	r.Write(conn)
 }

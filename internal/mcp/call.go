@@ -22,15 +22,13 @@ const door = "mcp"
 // call hands a tools/call to the gate, whatever it names.
 func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	name, raw := req.Params.Name, req.Params.Arguments
-	if s.Listed > 0 && (name == searchTool || name == viaTool) {
-		if listed, _ := s.visible(ctx); listed[name] == "" { // a capability of that name is itself
-			if name == searchTool {
-				return s.search(ctx, req)
-			}
-			var err error
-			if name, raw, err = meant(raw); err != nil {
-				return nil, err
-			}
+	if s.Listed > 0 && (name == searchTool || name == viaTool) && s.named(ctx)[name] == "" { // a capability of that name is itself
+		if name == searchTool {
+			return s.search(ctx, req)
+		}
+		var err error
+		if name, raw, err = meant(raw); err != nil {
+			return nil, err
 		}
 	}
 	input, err := arguments(raw)
@@ -131,22 +129,31 @@ func attended(ctx context.Context) (out context.Context, leave func() bool, end 
 // capability resolves a tool's name: first as it was listed, so that a name means what its caller saw. For one that calls and never
 // lists, which may be a client that a new gateway took over, the list of its first call counts as that: to make one looks at every program there is.
 func (s *session) capability(ctx context.Context, name string) bailey.CapabilityID {
-	s.mu.Lock()
-	id, ok := s.names[name]
-	s.mu.Unlock()
-	if ok {
+	if id, ok := s.named(ctx)[name]; ok {
 		return id
 	}
 	listed, _ := s.visible(ctx)
 	if id, ok := listed[name]; ok {
-		s.mu.Lock()
-		if s.names == nil {
-			s.names = listed
-		}
-		s.mu.Unlock()
 		return id
 	}
 	return guess(name, listed)
+}
+
+// named are the tools as last listed, or as they are now where none were.
+func (s *session) named(ctx context.Context) map[string]bailey.CapabilityID {
+	s.mu.Lock()
+	names := s.names
+	s.mu.Unlock()
+	if names != nil {
+		return names
+	}
+	listed, _ := s.visible(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = listed
+	}
+	return s.names
 }
 
 // visible asks the gate for what the principal may see.

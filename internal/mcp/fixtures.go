@@ -35,7 +35,7 @@ func fixtures(t *seat) (*sdk.Server, error) {
 		GetSessionID:       func() string { return t.session.name },
 		SetCacheable:       func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
-	for _, f := range [][]fixture{contentFixtures, sessionFixtures, inputFixtures, changeFixtures(server), taskFixtures} {
+	for _, f := range [][]fixture{contentFixtures(), sessionFixtures(), inputFixtures(), changeFixtures(server), taskFixtures()} {
 		for _, f := range f {
 			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
 		}
@@ -130,30 +130,32 @@ func shows(name string, content ...sdk.Content) fixture {
 	}}
 }
 
-var contentFixtures = []fixture{
-	shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
-	shows("test_image_content", picture),
-	shows("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
-	shows("test_embedded_resource", embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
-	shows("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
-		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
-	shows("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
-	{name: "test_error_handling", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
-		r := saying("This tool intentionally returns an error for testing")
-		r.IsError = true
-		return r, nil
-	}},
-	{name: "json_schema_2020_12_tool", inputs: schema2020, do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		return saying("%v", c.args), nil
-	}},
-	{name: "test_x_mcp_header", inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
-		do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return saying("region %s", c.text("region")), nil
+func contentFixtures() []fixture {
+	return []fixture{
+		shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
+		shows("test_image_content", picture),
+		shows("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
+		shows("test_embedded_resource", embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+		shows("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
+			embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
+		shows("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
+		{name: "test_error_handling", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
+			r := saying("This tool intentionally returns an error for testing")
+			r.IsError = true
+			return r, nil
 		}},
-	{name: "greet", inputs: `"name":{"type":"string"}`,
-		do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return saying("Hello, %s!", c.text("name")), nil
+		{name: "json_schema_2020_12_tool", inputs: schema2020, do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return saying("%v", c.args), nil
 		}},
+		{name: "test_x_mcp_header", inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
+			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+				return saying("region %s", c.text("region")), nil
+			}},
+		{name: "greet", inputs: `"name":{"type":"string"}`,
+			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+				return saying("Hello, %s!", c.text("name")), nil
+			}},
+	}
 }
 
 // schema2020 has each word of JSON Schema that the suite wants to see again.
@@ -181,38 +183,40 @@ func changeFixtures(server *sdk.Server) []fixture {
 }
 
 // taskFixtures are tasks to a client that knows tasks, and tools to others.
-var taskFixtures = []fixture{
-	{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		seconds, _ := c.args["seconds"].(float64)
-		if !rests(ctx, time.Duration(seconds*float64(time.Second))) {
-			r := saying("cut off")
+func taskFixtures() []fixture {
+	return []fixture{
+		{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			seconds, _ := c.args["seconds"].(float64)
+			if !rests(ctx, time.Duration(seconds*float64(time.Second))) {
+				r := saying("cut off")
+				r.IsError = true
+				return r, nil
+			}
+			return saying("computed %s in %v s", c.text("label"), seconds), nil
+		}},
+		{name: "failing_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			rests(ctx, time.Second)
+			r := saying("the job failed")
 			r.IsError = true
 			return r, nil
-		}
-		return saying("computed %s in %v s", c.text("label"), seconds), nil
-	}},
-	{name: "failing_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		rests(ctx, time.Second)
-		r := saying("the job failed")
-		r.IsError = true
-		return r, nil
-	}},
-	{name: "protocol_error_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
-	}},
-	{name: "confirm_delete", inputs: `"filename":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		return c.asks(ctx, "confirm")
-	}},
-	{name: "test_tool_with_task", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
-			rests(ctx, 100*time.Millisecond)
-			return saying("Hello, %s!", name), nil
-		}
-		return needs(seal("task"), sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
-	}},
-	{name: "multi_input", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		return c.asks(ctx, "first", "second")
-	}},
+		}},
+		{name: "protocol_error_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
+		}},
+		{name: "confirm_delete", inputs: `"filename":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return c.asks(ctx, "confirm")
+		}},
+		{name: "test_tool_with_task", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
+				rests(ctx, 100*time.Millisecond)
+				return saying("Hello, %s!", name), nil
+			}
+			return needs(seal("task"), sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
+		}},
+		{name: "multi_input", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			return c.asks(ctx, "first", "second")
+		}},
+	}
 }
 
 // asks waits for an answer to each key.
@@ -248,7 +252,7 @@ func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolRe
 
 // fixtureTask answers a call that is a task. ok is false for any other.
 func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (res sdk.Result, ok bool, err error) {
-	for _, f := range taskFixtures {
+	for _, f := range taskFixtures() {
 		switch {
 		case f.name != req.Params.Name:
 			continue

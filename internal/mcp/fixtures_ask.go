@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -26,67 +27,69 @@ func asksFor(message, fields, required string) *sdk.ElicitParams {
 }
 
 // sessionFixtures speak to their client while they run, or ask it what the revisions to 2025-11-25 have requests for.
-var sessionFixtures = []fixture{
-	{name: "test_tool_with_logging", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		for i, text := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
-			if i > 0 {
-				rests(ctx, 50*time.Millisecond)
+func sessionFixtures() []fixture {
+	return []fixture{
+		{name: "test_tool_with_logging", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			for i, text := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
+				if i > 0 {
+					rests(ctx, 50*time.Millisecond)
+				}
+				c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: text})
 			}
-			c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: text})
-		}
-		return saying("logged"), nil
-	}},
-	{name: "test_logging_tool", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: "said to whoever asked for it"})
-		return saying("logged, where it was asked for"), nil
-	}},
-	{name: "test_tool_with_progress", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		token := c.req.Params.GetProgressToken()
-		for i, done := range []float64{0, 50, 100} {
-			if i > 0 {
-				rests(ctx, 50*time.Millisecond)
+			return saying("logged"), nil
+		}},
+		{name: "test_logging_tool", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: "said to whoever asked for it"})
+			return saying("logged, where it was asked for"), nil
+		}},
+		{name: "test_tool_with_progress", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			token := c.req.Params.GetProgressToken()
+			for i, done := range []float64{0, 50, 100} {
+				if i > 0 {
+					rests(ctx, 50*time.Millisecond)
+				}
+				if token != nil {
+					c.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: done, Total: 100})
+				}
 			}
-			if token != nil {
-				c.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: done, Total: 100})
+			return saying("done"), nil
+		}},
+		{name: "test_reconnection", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if shut := c.req.GetExtra().CloseSSEStream; shut != nil {
+				shut(sdk.CloseSSEStreamArgs{RetryAfter: 100 * time.Millisecond})
 			}
-		}
-		return saying("done"), nil
-	}},
-	{name: "test_reconnection", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if shut := c.req.GetExtra().CloseSSEStream; shut != nil {
-			shut(sdk.CloseSSEStreamArgs{RetryAfter: 100 * time.Millisecond})
-		}
-		rests(ctx, 200*time.Millisecond) // the client comes back meanwhile
-		return saying("the stream was taken up again"), nil
-	}},
-	{name: "test_sampling", inputs: `"prompt":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		r, err := c.req.Session.CreateMessage(ctx, samples(c.text("prompt"), 100))
-		if err != nil {
-			return nil, err
-		}
-		text, _ := r.Content.(*sdk.TextContent)
-		if text == nil {
-			text = &sdk.TextContent{Text: "(no text)"}
-		}
-		return saying("LLM response: %s", text.Text), nil
-	}},
-	elicits("test_elicitation", `"message":{"type":"string"}`, "User response",
-		`"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}`, `"username","email"`),
-	elicits("test_elicitation_sep1034_defaults", "", "Elicitation completed",
-		`"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},`+
-			`"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}`, ""),
-	elicits("test_elicitation_sep1330_enums", "", "Elicitation completed",
-		`"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},`+
-			`"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"}]},`+
-			`"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},`+
-			`"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},`+
-			`"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"}]}}`, ""),
-	{name: "test_missing_capability", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if caps, _ := capabilities(c.req.Params.GetMeta()); caps.Sampling == nil {
-			return nil, missing(`{"sampling":{}}`)
-		}
-		return saying("the client can sample"), nil
-	}},
+			rests(ctx, 200*time.Millisecond) // the client comes back meanwhile
+			return saying("the stream was taken up again"), nil
+		}},
+		{name: "test_sampling", inputs: `"prompt":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			r, err := c.req.Session.CreateMessage(ctx, samples(c.text("prompt"), 100))
+			if err != nil {
+				return nil, err
+			}
+			text, _ := r.Content.(*sdk.TextContent)
+			if text == nil {
+				text = &sdk.TextContent{Text: "(no text)"}
+			}
+			return saying("LLM response: %s", text.Text), nil
+		}},
+		elicits("test_elicitation", `"message":{"type":"string"}`, "User response",
+			`"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}`, `"username","email"`),
+		elicits("test_elicitation_sep1034_defaults", "", "Elicitation completed",
+			`"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},`+
+				`"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}`, ""),
+		elicits("test_elicitation_sep1330_enums", "", "Elicitation completed",
+			`"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},`+
+				`"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"}]},`+
+				`"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},`+
+				`"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},`+
+				`"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"}]}}`, ""),
+		{name: "test_missing_capability", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if caps, _ := capabilities(c.req.Params.GetMeta()); caps.Sampling == nil {
+				return nil, missing(`{"sampling":{}}`)
+			}
+			return saying("the client can sample"), nil
+		}},
+	}
 }
 
 func elicits(name, inputs, begins, fields, required string) fixture {
@@ -147,10 +150,10 @@ func needs(state string, inputs sdk.InputRequestMap) (*sdk.CallToolResult, error
 }
 
 // sealKey makes states that nobody else makes.
-var sealKey = []byte(rand.Text())
+var sealKey = sync.OnceValue(func() []byte { return []byte(rand.Text()) })
 
 func seal(state string) string {
-	m := hmac.New(sha256.New, sealKey)
+	m := hmac.New(sha256.New, sealKey())
 	m.Write([]byte(state))
 	return state + "." + hex.EncodeToString(m.Sum(nil))
 }
@@ -165,85 +168,87 @@ func unseal(sealed string) (string, error) {
 }
 
 // inputFixtures ask for inputs that their client brings with the same call again.
-var inputFixtures = []fixture{
-	{name: "test_input_required_result_elicitation", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
-			return saying("Hello, %s!", name), nil
-		}
-		return needs("", sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
-	}},
-	{name: "test_input_required_result_sampling", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if text, ok := sampled(c.req.Params.InputResponses, "capital_question"); ok {
-			return saying("The model says: %s", text), nil
-		}
-		return needs("", sdk.InputRequestMap{"capital_question": samples("What is the capital of France?", 100)})
-	}},
-	{name: "test_input_required_result_list_roots", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if r, ok := c.req.Params.InputResponses["client_roots"].(*sdk.ListRootsResult); ok {
-			var uris []string
-			for _, root := range r.Roots {
-				uris = append(uris, root.URI)
+func inputFixtures() []fixture {
+	return []fixture{
+		{name: "test_input_required_result_elicitation", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
+				return saying("Hello, %s!", name), nil
 			}
-			return saying("%d roots: %s", len(uris), strings.Join(uris, " ")), nil
-		}
-		return needs("", sdk.InputRequestMap{"client_roots": &sdk.ListRootsParams{}})
-	}},
-	{name: "test_input_required_result_request_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if c.req.Params.InputResponses["confirm"] != nil {
-			_, err := unseal(c.req.Params.RequestState)
-			return saying("state-ok"), err
-		}
-		return needs(seal("confirm"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
-	}},
-	{name: "test_input_required_result_tampered_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		if c.req.Params.RequestState != "" {
-			_, err := unseal(c.req.Params.RequestState)
-			return saying("the state is the one that was given"), err
-		}
-		return needs(seal("whole"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
-	}},
-	{name: "test_input_required_result_multiple_inputs", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		in := c.req.Params.InputResponses
-		greeting, ok := sampled(in, "greeting")
-		roots, has := in["client_roots"].(*sdk.ListRootsResult)
-		if name := field(in, "user_name", "name"); name != "" && ok && has {
-			_, err := unseal(c.req.Params.RequestState)
-			return saying("%s %s (%d roots)", greeting, name, len(roots.Roots)), err
-		}
-		return needs(seal("all"), sdk.InputRequestMap{"user_name": nameInput("What is your name?"), "greeting": samples("Generate a greeting", 50), "client_roots": &sdk.ListRootsParams{}})
-	}},
-	{name: "test_input_required_result_multi_round", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		in := c.req.Params.InputResponses
-		if c.req.Params.RequestState == "" {
-			return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
-		}
-		state, err := unseal(c.req.Params.RequestState)
-		if err != nil {
-			return nil, err
-		}
-		name, color := field(in, "step1", "name"), field(in, "step2", "color")
-		if known, ok := strings.CutPrefix(state, "two "); ok && color != "" {
-			return saying("%s likes %s", known, color), nil
-		}
-		if name == "" {
-			return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
-		}
-		return needs(seal("two "+strings.ReplaceAll(name, ".", "")), sdk.InputRequestMap{"step2": asksFor("Step 2: What is your favorite color?", `"color":{"type":"string"}`, `"color"`)})
-	}},
-	{name: "test_input_required_result_capabilities", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		caps, _ := capabilities(c.req.Params.GetMeta())
-		inputs := sdk.InputRequestMap{}
-		if caps.Elicitation != nil {
-			inputs["user_name"] = nameInput("What is your name?")
-		}
-		if caps.Sampling != nil {
-			inputs["greeting"] = samples("Generate a greeting", 50)
-		}
-		if len(inputs) == 0 || len(c.req.Params.InputResponses) > 0 {
-			return saying("asked what the client can answer"), nil
-		}
-		return needs("", inputs)
-	}},
+			return needs("", sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
+		}},
+		{name: "test_input_required_result_sampling", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if text, ok := sampled(c.req.Params.InputResponses, "capital_question"); ok {
+				return saying("The model says: %s", text), nil
+			}
+			return needs("", sdk.InputRequestMap{"capital_question": samples("What is the capital of France?", 100)})
+		}},
+		{name: "test_input_required_result_list_roots", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if r, ok := c.req.Params.InputResponses["client_roots"].(*sdk.ListRootsResult); ok {
+				var uris []string
+				for _, root := range r.Roots {
+					uris = append(uris, root.URI)
+				}
+				return saying("%d roots: %s", len(uris), strings.Join(uris, " ")), nil
+			}
+			return needs("", sdk.InputRequestMap{"client_roots": &sdk.ListRootsParams{}})
+		}},
+		{name: "test_input_required_result_request_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if c.req.Params.InputResponses["confirm"] != nil {
+				_, err := unseal(c.req.Params.RequestState)
+				return saying("state-ok"), err
+			}
+			return needs(seal("confirm"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
+		}},
+		{name: "test_input_required_result_tampered_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			if c.req.Params.RequestState != "" {
+				_, err := unseal(c.req.Params.RequestState)
+				return saying("the state is the one that was given"), err
+			}
+			return needs(seal("whole"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
+		}},
+		{name: "test_input_required_result_multiple_inputs", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			in := c.req.Params.InputResponses
+			greeting, ok := sampled(in, "greeting")
+			roots, has := in["client_roots"].(*sdk.ListRootsResult)
+			if name := field(in, "user_name", "name"); name != "" && ok && has {
+				_, err := unseal(c.req.Params.RequestState)
+				return saying("%s %s (%d roots)", greeting, name, len(roots.Roots)), err
+			}
+			return needs(seal("all"), sdk.InputRequestMap{"user_name": nameInput("What is your name?"), "greeting": samples("Generate a greeting", 50), "client_roots": &sdk.ListRootsParams{}})
+		}},
+		{name: "test_input_required_result_multi_round", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			in := c.req.Params.InputResponses
+			if c.req.Params.RequestState == "" {
+				return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
+			}
+			state, err := unseal(c.req.Params.RequestState)
+			if err != nil {
+				return nil, err
+			}
+			name, color := field(in, "step1", "name"), field(in, "step2", "color")
+			if known, ok := strings.CutPrefix(state, "two "); ok && color != "" {
+				return saying("%s likes %s", known, color), nil
+			}
+			if name == "" {
+				return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
+			}
+			return needs(seal("two "+strings.ReplaceAll(name, ".", "")), sdk.InputRequestMap{"step2": asksFor("Step 2: What is your favorite color?", `"color":{"type":"string"}`, `"color"`)})
+		}},
+		{name: "test_input_required_result_capabilities", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+			caps, _ := capabilities(c.req.Params.GetMeta())
+			inputs := sdk.InputRequestMap{}
+			if caps.Elicitation != nil {
+				inputs["user_name"] = nameInput("What is your name?")
+			}
+			if caps.Sampling != nil {
+				inputs["greeting"] = samples("Generate a greeting", 50)
+			}
+			if len(inputs) == 0 || len(c.req.Params.InputResponses) > 0 {
+				return saying("asked what the client can answer"), nil
+			}
+			return needs("", inputs)
+		}},
+	}
 }
 
 // addResources adds what can be read.

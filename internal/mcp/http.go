@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -34,7 +35,6 @@ const SessionHeader = "Bailey-Session"
 const (
 	maxSessionHeader = 64 // bytes
 	maxBearer        = 256
-	maxRequests      = 512 // at once
 	// slowPatience is for a body of maxLine at most to arrive, and for each piece of an answer to leave: who does not read has no call.
 	slowPatience = 20 * time.Second
 )
@@ -48,14 +48,16 @@ const (
 	headerRequest = "Bailey-Request"
 )
 
+// codeServer is the first of the codes that JSON-RPC leaves to servers.
+const codeServer = -32000
+
 // codeHeaderMismatch is JSON-RPC's code of HeaderMismatch (SEP-2243).
 const codeHeaderMismatch = -32020
 
 // A Caller is who shows a token.
 type Caller struct {
-	Principal bailey.Principal
-	Token     string // its id
-	Dir       string // where calls start that name no place; set by the door
+	Principal bailey.Principal // with its token's id
+	Dir       string           // where calls start that name no place; set by the door
 }
 
 // Front is what a listener lets through: the names that it is reached by, and the pages of the web that may ask. A page whose own
@@ -103,7 +105,6 @@ type HTTP struct {
 	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
 	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
 
-	room     chan struct{} // has what requests hold
 	patience time.Duration // slowPatience, but in tests
 
 	closed context.Context // ends when nothing is served any more
@@ -120,6 +121,11 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		t.session.carry = func(ctx context.Context, req sdk.Request) (context.Context, func(), error) {
 			return h.carry(t, ctx, req)
 		}
+		t.session.hid = func(req sdk.Request) {
+			if a := t.asked(req); a != nil {
+				a.hidden.Store(true)
+			}
+		}
 		return t.session.server()
 	}
 	return h, nil
@@ -127,7 +133,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 
 func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	h := &HTTP{HTTPConfig: c, room: make(chan struct{}, maxRequests), patience: slowPatience}
+	h := &HTTP{HTTPConfig: c, patience: slowPatience}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
@@ -184,19 +190,20 @@ func refuseAs(status int, kind bailey.Kind, message, hint string) error {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	w = &patient{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(gone{}) }, hide: h.hidden}
+	p := &patient{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(gone{}) }, hide: h.hide}
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler) // half an answer is none
 		}
 	}()
-	if err := h.serve(w, r.WithContext(ctx)); err != nil {
-		h.answer(w, err)
+	if err := h.serve(p, r.WithContext(ctx)); err != nil {
+		p.hidden.Store(true) // part by part
+		h.answer(p, err)
 	}
 }
 
-func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
+func (h *HTTP) serve(w *patient, r *http.Request) error {
 	front, _ := r.Context().Value(frontKey{}).(Front)
 	if err := front.admits(r); err != nil {
 		return err
@@ -216,18 +223,12 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	select {
-	case h.room <- struct{}{}:
-		defer func() { <-h.room }()
-	default:
-		return refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d requests are open", maxRequests), "ask again in a moment")
-	}
 	t, leave, err := h.seat(r, who, revision, msgs)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	r = t.asking(r)
+	r = t.asking(r, w)
 	defer t.answered(r)
 	if revision >= newRevision {
 		h.newest.ServeHTTP(w, r)
@@ -340,10 +341,10 @@ func (h *HTTP) answer(w http.ResponseWriter, err error) {
 	if !ok {
 		r = &httpError{status: http.StatusInternalServerError, code: jsonrpc.CodeInternalError, err: err}
 	}
-	out := jsonrpc.Error{Code: r.code, Message: h.hidden(r.err.Error())}
+	out := jsonrpc.Error{Code: r.code, Message: h.hide(r.err.Error())}
 	if e, ok := errors.AsType[*bailey.Error](r.err); ok {
-		out.Message = h.hidden(e.Message)
-		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.hidden(e.Hint)})
+		out.Message = h.hide(e.Message)
+		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.hide(e.Hint)})
 	}
 	if r.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
@@ -355,7 +356,7 @@ func (h *HTTP) answer(w http.ResponseWriter, err error) {
 	}
 }
 
-func (h *HTTP) hidden(text string) string {
+func (h *HTTP) hide(text string) string {
 	if h.Hide == nil {
 		return text
 	}
@@ -369,7 +370,8 @@ type patient struct {
 	each    time.Duration
 	gone    func()
 	hide    func(string) string
-	refuses bool // what is written says why, and may quote what was sent
+	refuses bool        // what is written says why, and may quote what was sent
+	hidden  atomic.Bool // in that, nothing is to be hidden any more: what is hidden twice reads as if it had been sent so
 }
 
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
@@ -383,7 +385,7 @@ func (p *patient) WriteHeader(status int) {
 func (p *patient) Write(b []byte) (int, error) {
 	p.control.SetWriteDeadline(time.Now().Add(p.each)) // a writer that has none is a test's
 	out := b
-	if p.refuses {
+	if p.refuses && !p.hidden.Load() {
 		out = []byte(p.hide(string(b)))
 	}
 	if _, err := p.ResponseWriter.Write(out); err != nil {

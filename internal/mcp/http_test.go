@@ -41,10 +41,10 @@ func serveWeb(t *testing.T, g Gate, change func(*HTTPConfig)) *web {
 			if !ok {
 				return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: "make another"}
 			}
-			return Caller{Principal: bailey.Principal{Agent: name}, Token: name}, nil
+			return Caller{Principal: bailey.Principal{Agent: name, Token: name}}, nil
 		},
 		Enter: func(_ context.Context, c Caller) (Config, func(), error) {
-			if c.Token == "barred" {
+			if c.Principal.Token == "barred" {
 				return Config{}, nil, &bailey.Error{Kind: bailey.Denied, Message: "a hook said no"}
 			}
 			n := w.entered.Add(1)
@@ -278,6 +278,78 @@ func TestHTTPErrorsAreHidden(t *testing.T) {
 	}
 	if _, _, answer := w.post(`{"jsonrpc":"2.0","id":3,"method":"hunter2/list"}`, in); !strings.Contains(answer, "[TOKEN]/list") {
 		t.Errorf("%s", answer)
+	}
+}
+
+// TestHTTPHidesOnce: what is hidden twice would read as if somebody had sent it so.
+func TestHTTPHidesOnce(t *testing.T) {
+	t.Parallel()
+	w := serveWeb(t, yard(), func(c *HTTPConfig) { c.Hide = func(text string) string { return "door:" + text } })
+	for name, c := range map[string]struct {
+		method, params string
+		times          int // by the door: what a session says its own redaction has hidden
+	}{
+		"a session's":   {"tools/list", `"cursor":"no cursor",`, 0},
+		"the SDK's own": {"hunter2/list", "", 1},
+	} {
+		_, _, body := w.post(`{"jsonrpc":"2.0","id":3,"method":"`+c.method+`","params":{`+c.params+metaHTTP+`}}`, newer(c.method, ""))
+		if n := strings.Count(body, "door:"); n != c.times || body == "" {
+			t.Errorf("%s is hidden %d times by the door: %s", name, n, body)
+		}
+	}
+	_, _, body := w.post(helloHTTP, func(r *http.Request) { r.Host = "rebound.example" })
+	if strings.Count(body, "door:") != 2 || !strings.Contains(body, `"message":"door:this door`) { // of message and hint, once each
+		t.Errorf("the door's: %s", body)
+	}
+}
+
+// TestHTTPRequestsAreBounded: a token that holds all the places it may have is told so, and leaves some to others.
+func TestHTTPRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := serveWeb(t, yard(), nil)
+	in := w.hello("good-ada")
+	ping := `{"jsonrpc":"2.0","id":4,"method":"ping"}`
+	w.door.mu.Lock()
+	for _, s := range w.door.all {
+		w.door.count(s, maxTokenRequests)
+		defer func() {
+			w.door.mu.Lock()
+			w.door.count(s, -maxTokenRequests)
+			w.door.mu.Unlock()
+		}()
+	}
+	w.door.mu.Unlock()
+	if code, _, body := w.post(ping, in); code != 503 || !strings.Contains(body, "too many requests") {
+		t.Errorf("one too many: %d %s", code, body)
+	}
+	if code, _, body := w.post(ping, w.hello("good-eve")); code != 200 {
+		t.Errorf("another token: %d %s", code, body)
+	}
+}
+
+// TestHTTPBeginPanics: what breaks while a session begins costs that request, and no place.
+func TestHTTPBeginPanics(t *testing.T) {
+	t.Parallel()
+	broken := true
+	w := serveWeb(t, yard(), func(c *HTTPConfig) {
+		enter := c.Enter
+		c.Enter = func(ctx context.Context, c Caller) (Config, func(), error) {
+			if broken {
+				broken = false
+				panic("the asker broke")
+			}
+			return enter(ctx, c)
+		}
+	})
+	if r, err := http.DefaultClient.Do(w.request(http.MethodPost, helloHTTP, nil)); err == nil {
+		r.Body.Close()
+		t.Errorf("it answered %d", r.StatusCode)
+	}
+	w.hello("good-ada")
+	w.door.mu.Lock()
+	defer w.door.mu.Unlock()
+	if w.door.requests != 0 || len(w.door.busy) != 0 || len(w.door.all) != 1 {
+		t.Errorf("%d requests, %v, %d sessions", w.door.requests, w.door.busy, len(w.door.all))
 	}
 }
 
@@ -629,7 +701,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, revision, method, name, session string) {
 		g := yard()
 		door, err := NewHTTP(HTTPConfig{Hide: hidden,
-			Admit: func(string) (Caller, error) { return Caller{Token: "t"}, nil },
+			Admit: func(string) (Caller, error) { return Caller{Principal: bailey.Principal{Token: "t"}}, nil },
 			Enter: func(context.Context, Caller) (Config, func(), error) { return config(g), func() {}, nil }})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,8 @@
 //
 // Offered are initialize, server/discover, ping, tools/list, tools/call, resources/list and resources/read (the receipts of the own
 // session) and subscriptions/listen (which has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28, and from the last one on the methods of [TasksExtension].
-// Every well-formed tools/call goes to the gate, whatever tool it names, so that it leaves a receipt.
+// Every well-formed tools/call goes to the gate, whatever tool it names, so that it leaves a receipt; but a search for tools that are
+// not listed (Config.Listed) is a look, as a list is. By HTTP the same passes, a message in each request ([HTTP]).
 //
 // From the client come also the answers to requests of ours (elicitation/create), by their ids; any other is dropped.
 //
@@ -148,8 +149,10 @@ type session struct {
 	name string // of a session of HTTP, by which its client names it; "" elsewhere
 	// carry ties a call to more than its connection, and counts it until done. Nil: to nothing more.
 	carry func(ctx context.Context, req sdk.Request) (out context.Context, done func(), err error)
-	page  int           // tools in one answer to tools/list
-	beat  time.Duration // between two words to a client whose call waits
+	// hid is told of each request whose error is hidden, so that it is not hidden twice. Nil: nobody is.
+	hid  func(req sdk.Request)
+	page int           // tools in one answer to tools/list
+	beat time.Duration // between two words to a client whose call waits
 
 	tasks tasks
 
@@ -184,6 +187,9 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 			if err != nil && s.conn == nil { // a connection of its own hides what leaves by it
 				err = hiddenError(err, s.Hide)
+				if s.hid != nil {
+					s.hid(req)
+				}
 			}
 		}()
 		switch req := req.(type) {

@@ -16,20 +16,25 @@ import (
 	"bailey"
 )
 
-// What may be open at once. Of its own sessions a token loses the one that was idle longest to the next; another's it never takes.
+// What may be open at once, in all and of one token. Of its own sessions a token loses the one that was idle longest to the next;
+// another's it never takes, nor all the places of requests.
 const (
-	maxSeats      = 1024
-	maxTokenSeats = 256
+	maxSeats         = 1024
+	maxTokenSeats    = 256
+	maxRequests      = 1024
+	maxTokenRequests = 768
 )
 
 // seats are the sessions of HTTP.
 type seats struct {
 	idle time.Duration // set before the first request
 
-	mu    sync.Mutex // guards what follows, and what of each seat says so; never held while a session begins or ends
-	all   map[string]*seat
-	over  error // why no session begins any more
-	ended sync.WaitGroup
+	mu       sync.Mutex // guards what follows, and what of each seat says so; never held while a session begins or ends
+	all      map[string]*seat
+	requests int            // that are open
+	busy     map[string]int // of them, by token
+	over     error          // why no session begins any more
+	ended    sync.WaitGroup
 }
 
 // seat is one session. What it is known by never changes.
@@ -48,7 +53,7 @@ type seat struct {
 	server  *sdk.Server
 	leave   func()
 
-	requests sync.Map // by headerRequest: the context of each that waits for its answer
+	requests sync.Map // by headerRequest: the *asked that wait for their answers
 	numbers  atomic.Int64
 
 	// Guarded by seats.mu.
@@ -69,31 +74,42 @@ type seatKey struct{}
 func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
 
 // seat finds the session of a request, or begins it, and keeps it until leave.
-func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message) (t *seat, leave func(), err error) {
-	name := r.Header.Get(headerSession)
+func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message) (*seat, func(), error) {
+	var t *seat
+	var err error
+	name, fresh := r.Header.Get(headerSession), false
 	switch {
 	case revision >= newRevision:
 		name = r.Header.Get(SessionHeader)
 		if len(name) > maxSessionHeader || printable(name, maxSessionHeader) != name {
 			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name", fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
 		}
-		t, err = h.take(who, "new\x00"+who.Token+"\x00"+name, false, true)
+		t, fresh, err = h.take(who, "new\x00"+who.Principal.Token+"\x00"+name, false, true)
 	case name != "":
-		t, err = h.take(who, oldKey+name, true, false)
+		t, fresh, err = h.take(who, oldKey+name, true, false)
 	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].call() && msgs[0].Method == "initialize":
-		t, err = h.take(who, oldKey+rand.Text(), true, true)
+		t, fresh, err = h.take(who, oldKey+rand.Text(), true, true)
 	default:
 		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session", "begin one with initialize, then send its "+headerSession+" with each request")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	leave = func() { h.release(t) }
+	leave := func() { h.release(t) }
+	settled := false
+	defer func() { // also where a hook's asker panics
+		if !settled {
+			leave()
+		}
+	}()
+	if fresh {
+		h.begin(t, who)
+	}
 	<-t.ready
 	if t.err != nil {
-		leave()
-		return nil, nil, refuseHTTP(status(t.err), -32000, t.err)
+		return nil, nil, refuseHTTP(status(t.err), codeServer, t.err)
 	}
+	settled = true
 	return t, leave, nil
 }
 
@@ -105,43 +121,59 @@ func status(err error) int {
 	return http.StatusForbidden
 }
 
-// take counts a request of a session, which begins with it if it may.
-func (h *HTTP) take(who Caller, key string, old, begins bool) (*seat, error) {
+// take counts a request of a session. A fresh one is the caller's to begin.
+func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bool, err error) {
 	h.mu.Lock()
 	if h.over != nil {
 		h.mu.Unlock()
-		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(), "ask again: the next gateway begins with the next request")
+		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(), "ask again: the next gateway begins with the next request")
 	}
-	if t := h.all[key]; t != nil && t.token == who.Token {
-		t.open++
+	if h.requests >= maxRequests || h.busy[who.Principal.Token] >= maxTokenRequests {
 		h.mu.Unlock()
-		return t, nil
+		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open", "ask again in a moment")
+	}
+	if t := h.all[key]; t != nil && t.token == who.Principal.Token {
+		h.count(t, 1)
+		h.mu.Unlock()
+		return t, false, nil
 	}
 	if !begins { // another token's is not known either
 		h.mu.Unlock()
-		return nil, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
+		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
 	}
-	room, err := h.gives(who.Token)
+	room, err := h.gives(who.Principal.Token)
 	if err != nil {
 		h.mu.Unlock()
-		return nil, err
+		return nil, false, err
 	}
-	t := &seat{key: key, token: who.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{}), open: 1}
+	t = &seat{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	if h.all == nil {
 		h.all = map[string]*seat{}
 	}
 	h.all[key] = t
+	h.count(t, 1)
 	h.ended.Add(1)
 	h.mu.Unlock()
 	if room != nil {
 		h.end(room, errRoom)
 	}
-	h.begin(t, who)
-	return t, nil
+	return t, true, nil
 }
 
 var errRoom = errors.New("the token began another session, and this one was idle longest")
+
+// count counts a session's requests. The caller holds mu.
+func (h *HTTP) count(t *seat, more int) {
+	if h.busy == nil {
+		h.busy = map[string]int{}
+	}
+	t.open += more
+	h.requests += more
+	if h.busy[t.token] += more; h.busy[t.token] == 0 {
+		delete(h.busy, t.token)
+	}
+}
 
 // gives is the session that has to go for another one of the token, if one has to. The caller holds mu.
 func (h *HTTP) gives(token string) (*seat, error) {
@@ -168,7 +200,7 @@ func (h *HTTP) gives(token string) (*seat, error) {
 // begin begins a session. What it was taken by stays when that fails, for whoever waits; it is nobody's any more.
 func (h *HTTP) begin(t *seat, who Caller) {
 	t.err = &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}
-	defer func() { // also where a hook's asker panics
+	defer func() { // also where that panics
 		close(t.ready)
 		if t.err != nil {
 			h.end(t, t.err)
@@ -226,7 +258,7 @@ func (h *HTTP) unbegun(t *seat) bool {
 func (h *HTTP) release(t *seat) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.open--; t.open > 0 || t.over {
+	if h.count(t, -1); t.open > 0 || t.over {
 		return
 	}
 	t.since = time.Now()
@@ -315,13 +347,30 @@ func (h *HTTP) Sessions() int {
 	return len(h.all)
 }
 
+// asked is a request that waits for its answer, and what writes that.
+type asked struct {
+	ctx context.Context
+	*patient
+}
+
 // asking gives a request its session, and its number.
-func (t *seat) asking(r *http.Request) *http.Request {
+func (t *seat) asking(r *http.Request, w *patient) *http.Request {
 	number := fmt.Sprint(t.numbers.Add(1))
 	r = r.WithContext(context.WithValue(r.Context(), seatKey{}, t))
 	r.Header.Set(headerRequest, number)
-	t.requests.Store(number, r.Context())
+	t.requests.Store(number, &asked{r.Context(), w})
 	return r
+}
+
+// asked is the request that one of the SDK's came by, nil where it has gone.
+func (t *seat) asked(req sdk.Request) *asked {
+	extra := req.GetExtra()
+	if extra == nil {
+		return nil
+	}
+	a, _ := t.requests.Load(extra.Header.Get(headerRequest))
+	found, _ := a.(*asked)
+	return found
 }
 
 func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(headerRequest)) }
@@ -329,10 +378,6 @@ func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(header
 // carry ties a call to the request that it came by, and to the session. Of old, the SDK lets a call go on without its
 // request, whose answer could be fetched later: here nothing keeps answers.
 func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
-	extra := req.GetExtra()
-	if extra == nil {
-		return nil, nil, &bailey.Error{Kind: bailey.Internal, Message: "a call came by no request"}
-	}
 	h.mu.Lock()
 	if t.over {
 		h.mu.Unlock()
@@ -342,8 +387,8 @@ func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context
 	h.mu.Unlock()
 	out, end := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(t.ctx, func() { end(context.Cause(t.ctx)) })}
-	if r, ok := t.requests.Load(extra.Header.Get(headerRequest)); ok {
-		stops = append(stops, context.AfterFunc(r.(context.Context), func() { end(gone{}) }))
+	if r := t.asked(req); r != nil {
+		stops = append(stops, context.AfterFunc(r.ctx, func() { end(gone{}) }))
 	} else {
 		end(gone{}) // it went before its call began
 	}
