@@ -71,8 +71,8 @@ func (a *app) benchHookVerb() *cobra.Command {
 
 // hooks measures these ways.
 func (b *jailBench) hooks(ctx context.Context, tell func(done, all int64)) (out hookBenchRows, err error) {
-	if b.turns < 1 || b.turns > maxTurns {
-		return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+	if err := b.bounded(); err != nil {
+		return out, err
 	}
 	defer b.close()
 	if err := b.open(); err != nil {
@@ -82,12 +82,7 @@ func (b *jailBench) hooks(ctx context.Context, tell func(done, all int64)) (out 
 	if err != nil {
 		return out, err
 	}
-	for _, w := range ways {
-		if err := b.try(ctx, w); err != nil {
-			return out, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
-		}
-	}
-	times, err := b.turn(ctx, ways, tell)
+	times, err := b.each(ctx, ways, tell)
 	if err != nil {
 		return out, err
 	}

@@ -100,8 +100,8 @@ pointers, as a gateway that has been up for long.`,
 
 // run measures every way that there is here.
 func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out jailRows, err error) {
-	if b.turns < 1 || b.turns > maxTurns {
-		return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+	if err := b.bounded(); err != nil {
+		return out, err
 	}
 	if b.heap != "" {
 		size, err := parseSize(b.heap)
@@ -134,6 +134,24 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out ja
 	}
 	out.Command, out.Rows = b.command, newJailRows(b.ways(), times)
 	return out, nil
+}
+
+// bounded refuses a number of turns that is none, or takes for ever.
+func (b *jailBench) bounded() error {
+	if b.turns < 1 || b.turns > maxTurns {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+	}
+	return nil
+}
+
+// each tries all ways, of which none may be missing, and goes them.
+func (b *jailBench) each(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+	for _, w := range ways {
+		if err := b.try(ctx, w); err != nil {
+			return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
+		}
+	}
+	return b.turn(ctx, ways, tell)
 }
 
 // turn goes all ways so many times, in random turns of one run.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
@@ -75,20 +74,15 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 
 // mcp measures these rows.
 func (b *jailBench) mcp(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
-	if b.turns < 1 || b.turns > maxTurns {
-		return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+	if err := b.bounded(); err != nil {
+		return out, err
 	}
 	defer b.close()
 	if err := b.open(); err != nil {
 		return out, err
 	}
 	ways := b.mcpWays()
-	for _, w := range ways {
-		if err := b.try(ctx, w); err != nil {
-			return out, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
-		}
-	}
-	times, err := b.turn(ctx, ways, tell)
+	times, err := b.each(ctx, ways, tell)
 	if err != nil {
 		return out, err
 	}

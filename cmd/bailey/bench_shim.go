@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +30,7 @@ type shimBenchRows struct {
 const shimOverTool = 10_000.0
 
 func (a *app) benchShimVerb() *cobra.Command {
-	var n int
+	var b jailBench
 	cmd := &cobra.Command{
 		Use: "shim", Short: "A tool's own name as a shim, beside the tool", Args: cobra.NoArgs,
 		Long: `Time git status as a shell starts it, from the start of the process to its end, in random turns with a pause before each:
@@ -42,21 +41,22 @@ func (a *app) benchShimVerb() *cobra.Command {
 
 "over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own in the user's cache directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n < 1 || n > maxTurns {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", n), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
-			}
-			times, err := benchShim(cmd.Context(), n, a.progress("measuring"))
+			times, err := b.shim(cmd.Context(), a.progress("measuring"))
 			if err != nil {
 				return err
 			}
 			return a.printShim(shimRows(times))
 		},
 	}
-	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many of each")
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 200, "how many of each")
 	return cmd
 }
 
-func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+// shim measures these rows.
+func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+	if err := b.bounded(); err != nil {
+		return nil, err
+	}
 	git, err := exec.LookPath("git")
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "git is not here", Hint: "install git: it is the tool that is timed", Err: err}
@@ -104,30 +104,14 @@ func benchShim(ctx context.Context, n int, tell func(done, all int64)) (times ma
 		return nil, err
 	}
 	defer start(self, "gateway", "stop")
-	type turn struct {
-		name string
-		argv []string
-	}
-	turns := []turn{{"tool", []string{git, "status"}}, {"version", []string{self, "--version"}}, {"shim", []string{shim, "status"}}}
-	times = map[string][]time.Duration{}
-	const warm = 4 // a plan's second call has a helper made for it
-	for i := range n + warm {
-		if tell != nil {
-			tell(int64(i), int64(n+warm))
-		}
-		rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
-		for _, t := range turns {
-			time.Sleep(jailPause)
+	row := func(name string, argv ...string) way {
+		return way{name: name, do: func(context.Context) ([]time.Duration, error) {
 			begun := time.Now()
-			if err := start(t.argv[0], t.argv[1:]...); err != nil {
-				return nil, err
-			}
-			if took := time.Since(begun); i >= warm {
-				times[t.name] = append(times[t.name], took)
-			}
-		}
+			err := start(argv[0], argv[1:]...)
+			return []time.Duration{time.Since(begun)}, err
+		}}
 	}
-	return times, nil
+	return b.each(ctx, []way{row("tool", git, "status"), row("version", self, "--version"), row("shim", shim, "status")}, tell)
 }
 
 func shimRows(times map[string][]time.Duration) (out shimBenchRows) {

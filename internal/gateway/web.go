@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -185,12 +186,10 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.
 		return nil
 	}
 	defer far.Close()
+	defer context.AfterFunc(ctx, func() { far.Close() })()
 	conn.SetDeadline(time.Time{})
-	if _, err := far.Write(first[:n]); err != nil {
-		return err
-	}
 	go func() {
-		io.Copy(far, conn)
+		io.Copy(far, io.MultiReader(bytes.NewReader(first[:n]), conn))
 		far.Close() // who says no more is gone, as HTTP servers take it: its calls end
 		conn.Close()
 	}()

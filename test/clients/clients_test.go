@@ -53,9 +53,6 @@ type step struct {
 const servers = `{"mcpServers":{"bailey":{"command":"%s","args":["serve"]}}}`
 
 func TestClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the program: runs without -short")
-	}
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	for _, c := range clients {
@@ -88,6 +85,9 @@ type project struct {
 
 func newProject(t *testing.T) *project {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("installs the program: runs without -short")
+	}
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

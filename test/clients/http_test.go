@@ -70,9 +70,6 @@ var scenario = regexp.MustCompile(`(?m)^ *([✓✗]) ([a-z0-9-]+)`)
 
 // TestConformance: the official suite passes in full on both revisions, the tasks' scenarios too.
 func TestConformance(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the program: runs without -short")
-	}
 	ktest.Require(t, "conformance")
 	p := newProject(t)
 	url := p.serveHTTP(t, "--conformance-fixtures")
@@ -129,9 +126,6 @@ func text(r *sdk.CallToolResult) (all string) {
 // TestHTTP: with the installed program, a client over HTTP calls what its token reaches and sees no more; a token that is revoked ends
 // in the middle of its session; and a gateway that is killed costs a session and no more.
 func TestHTTP(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the program: runs without -short")
-	}
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	var tok struct{ ID, Bearer string }
@@ -217,9 +211,6 @@ func (p *project) home() string { return filepath.Join(filepath.Dir(p.dir), ".ba
 
 // TestHTTPClientIsGone: a client that dies in the middle of a call takes the cage with it, and the receipt says so.
 func TestHTTPClientIsGone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the program: runs without -short")
-	}
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	bearer := p.operate(t, "token", "add")
@@ -264,9 +255,6 @@ func TestHTTPClientIsGone(t *testing.T) {
 
 // TestTwoHundredClients: as many at once, by HTTP and then by the socket: each is answered, and the gateway's memory stays.
 func TestTwoHundredClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("installs the program: runs without -short")
-	}
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	bearer := p.operate(t, "token", "add")

@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// TestForwardTellsNobodyWhy: who asks before a token was shown learns that no gateway answers, and whoever runs the listener learns why.
+func TestForwardTellsNobodyWhy(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Forward(ctx, l, func(context.Context) (io.ReadWriteCloser, error) {
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger /home/ada/.bailey/ledger is full", Hint: "make room"}
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	r, err := http.Get("http://" + l.Addr().String() + "/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil || r.StatusCode != 503 || strings.Contains(string(body), "ada") || !strings.Contains(string(body), "no gateway answers") {
+		t.Errorf("%d %s %v", r.StatusCode, body, err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "/home/ada/.bailey/ledger is full") || !strings.Contains(log.String(), "make room") {
+		t.Errorf("the log: %s", log.String())
+	}
+}
+
+// TestForwardEnds: with its context it is over, whatever its connections wait for.
+func TestForwardEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	dialled := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Forward(ctx, l, func(context.Context) (io.ReadWriteCloser, error) {
+			dialled <- struct{}{}
+			near, _ := net.Pipe() // whose far end says nothing, and reads nothing
+			return near, nil
+		}, slog.New(slog.DiscardHandler))
+	}()
+	silent, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	speaks, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer speaks.Close()
+	io.WriteString(speaks, "GET / HTTP/1.1\r\n")
+	<-dialled
+	end()
+	select {
+	case err := <-ended:
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
