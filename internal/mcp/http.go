@@ -309,9 +309,24 @@ func fits(m message) error {
 	if m.Request == nil || len(m.Params) == 0 {
 		return nil
 	}
-	params := map[string]any{"initialize": new(sdk.InitializeParams), "tools/list": new(sdk.ListToolsParams), "tools/call": new(sdk.CallToolParamsRaw),
-		"tasks/get": new(taskParams), "tasks/update": new(taskParams), "tasks/cancel": new(taskParams)}[m.Method]
-	if params != nil && json.Unmarshal(m.Params, params) != nil {
+	var params any
+	switch m.Method {
+	case "initialize":
+		params = new(sdk.InitializeParams)
+	case "tools/list":
+		params = new(sdk.ListToolsParams)
+	case "tools/call":
+		params = new(sdk.CallToolParamsRaw)
+	case "resources/list":
+		params = new(sdk.ListResourcesParams)
+	case "resources/read":
+		params = new(sdk.ReadResourceParams)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		params = new(taskParams)
+	default:
+		return nil
+	}
+	if json.Unmarshal(m.Params, params) != nil {
 		return errors.New("the params are not those of " + m.Method)
 	}
 	return nil

@@ -269,6 +269,7 @@ func TestHTTPErrorsAreHidden(t *testing.T) {
 		"a key twice":       `{"hunter2":1,"hunter2":2}`,
 		"an unknown method": `{"jsonrpc":"2.0","id":3,"method":"hunter2/list"}`,
 		"params of no call": `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":{"hunter2":1}}}`,
+		"params of no URI":  `{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":["hunter2"]}}`,
 		"params of no list": `{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"cursor":["hunter2"]}}`,
 		"no patience":       `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"system_echo","_meta":{"bailey/patienceMs":"hunter2"}}}`,
 	} {
