@@ -14,7 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // openQuestion is a question as JSON: one that waits for a person, for its call to come back, or that is over.
@@ -74,7 +74,7 @@ func (a *app) approvalsList() *cobra.Command {
 		Use: "list", Short: "The questions that are open, oldest first", Args: cobra.NoArgs,
 		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: "approvals"}, func(l questionList) {
+			return look(cmd.Context(), a, wire.Query{Verb: "approvals"}, func(l questionList) {
 				if len(l.Approvals) == 0 {
 					fmt.Fprintln(a.stdout, "no question is open")
 				}
@@ -147,9 +147,9 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 
 // questionOf asks for one question, and sees that its text is the one that its digest names. What is shown of the call is
 // read from the text here: nothing that stands beside it can say otherwise.
-func questionOf(ctx context.Context, c *gateway.Client, id string) (openQuestion, error) {
+func questionOf(ctx context.Context, c *wire.Client, id string) (openQuestion, error) {
 	var l questionList
-	if err := c.Look(ctx, gateway.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
 		return openQuestion{}, err
 	}
 	if len(l.Approvals) != 1 {
@@ -226,7 +226,7 @@ func (q openQuestion) stands() string {
 
 // approvals is a look: the questions that are open, those about the same call together, or the one that is named, which
 // may be over.
-func (s *stack) approvals(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) approvals(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ApprovalID(text(q.Args, "id"))
 	out := questionList{Approvals: []openQuestion{}}
 	for _, o := range s.queue.Open() {

@@ -16,8 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // What a request may cost.
@@ -31,8 +32,8 @@ const (
 // answersHTTP answers for the gateway over HTTP. It decides nothing: it is a client of the gateway's socket that turns
 // unsigned grants away.
 type answersHTTP struct {
-	client   *gateway.Client
-	operator gateway.Operator
+	client   *wire.Client
+	operator wire.Operator
 	token    string
 	hosts    []string // with ports: what a request may say it came to
 	origins  []string
@@ -142,7 +143,7 @@ func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err
 
 func (h *answersHTTP) list(r *http.Request) (any, error) {
 	var l questionList
-	return &l, h.client.Look(r.Context(), gateway.Query{Verb: "approvals"}, &l)
+	return &l, h.client.Look(r.Context(), wire.Query{Verb: "approvals"}, &l)
 }
 
 func (h *answersHTTP) show(r *http.Request) (any, error) {
@@ -151,7 +152,7 @@ func (h *answersHTTP) show(r *http.Request) (any, error) {
 
 func (h *answersHTTP) grants(r *http.Request) (any, error) {
 	var l grantList
-	return &l, h.client.Look(r.Context(), gateway.Query{Verb: "grants"}, &l)
+	return &l, h.client.Look(r.Context(), wire.Query{Verb: "grants"}, &l)
 }
 
 // httpAnswer is the body of an answer.
@@ -183,7 +184,7 @@ func (h *answersHTTP) answer(r *http.Request) (any, error) {
 		return &out, act(r.Context(), h.client, h.operator, approveVerb, args, &out.Tally)
 	}
 	args := map[string]any{"id": string(out.ID), "reason": a.Reason}
-	return &out, h.client.Look(r.Context(), gateway.Query{Verb: denyVerb, Args: args}, &out.Tally)
+	return &out, h.client.Look(r.Context(), wire.Query{Verb: denyVerb, Args: args}, &out.Tally)
 }
 
 // parseHTTPAnswer reads an answer. A grant without a signature is none, whatever the rules want: over HTTP nobody is an

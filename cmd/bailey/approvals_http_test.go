@@ -23,6 +23,7 @@ import (
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/wire"
 )
 
 // httpDoor is a yard with a question open and a door for answers over HTTP.
@@ -67,7 +68,7 @@ func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 func (d *httpDoor) ask() {
 	d.t.Helper()
 	out, _ := d.command(d.program, "run", "system.date", "--json").Output()
-	var r gateway.Reply
+	var r wire.Reply
 	decode(d.t, string(out), &r)
 	if d.id = string(r.ApprovalID); d.id == "" {
 		d.t.Fatalf("nothing was asked: %s", out)

@@ -11,10 +11,11 @@ import (
 	"os"
 	"strings"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // approvalsServeEvent is the ledger's kind of entry for a door that was opened for answers over HTTP.
@@ -94,7 +95,7 @@ func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
 }
 
 // serveNoted says in the ledger that a door was opened, and by what right.
-func (s *stack) serveNoted(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) serveNoted(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return map[string]bool{"ok": true}, s.scribe.note(ctx, approvalsServeEvent, map[string]any{
 		"listen": text(q.Args, "listen"), "tls": q.Args["tls"] == true, "operator": q.Operator, "person": from.Principal.Person})
 }

@@ -14,7 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // To grant is an operator's, to deny everybody's: no agent's door has either.
@@ -175,7 +175,7 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 			}
 			for _, id := range args {
 				out := answered{ID: bailey.ApprovalID(id)}
-				if err := c.Look(cmd.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": id, "reason": reason}}, &out.Tally); err != nil {
+				if err := c.Look(cmd.Context(), wire.Query{Verb: denyVerb, Args: map[string]any{"id": id, "reason": reason}}, &out.Tally); err != nil {
 					return err
 				}
 				if err := a.answered(out); err != nil {
@@ -190,13 +190,13 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 }
 
 // approve is an operator's answer.
-func (s *stack) approve(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) approve(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return s.queue.Answer(ctx, approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Digest: text(q.Args, "digest"), Grant: true,
 		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
 }
 
 // deny is anybody's. Whoever said so may be gone before it is written down.
-func (s *stack) deny(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) deny(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
 	if len(reason) > 2*maxDenial {
 		reason = ""

@@ -22,6 +22,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -110,7 +111,7 @@ func (a asking) engine(t *testing.T, rules string) *policy.Engine {
 // trust applies settings anew.
 func (a asking) trust(t *testing.T, list ...holder) {
 	t.Helper()
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -139,7 +140,7 @@ func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-
 // answer is the operator verb as the gateway has it.
 func (a asking) answer(t *testing.T, q bailey.Question, signature string) (approve.Tally, error) {
 	args := map[string]any{"id": string(q.ID), "digest": q.Digest, "signature": signature}
-	got, err := a.acts()[approveVerb](t.Context(), gateway.Query{Verb: approveVerb, Args: args, Operator: gateway.Env}, bailey.Call{Principal: bailey.Principal{Person: "me"}})
+	got, err := a.acts()[approveVerb](t.Context(), wire.Query{Verb: approveVerb, Args: args, Operator: wire.Env}, bailey.Call{Principal: bailey.Principal{Person: "me"}})
 	tally, _ := got.(approve.Tally)
 	return tally, err
 }
@@ -265,14 +266,14 @@ func TestAgentsCannotApprove(t *testing.T) {
 	if open := a.queue.Open(); len(open) != 1 || len(open[0].Answers) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	if _, err := a.looks()[denyVerb](t.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {
+	if _, err := a.looks()[denyVerb](t.Context(), wire.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestSalt: the home's salt stays, and one that was cut is not taken.
 func TestSalt(t *testing.T) {
-	home := gateway.Home(t.TempDir())
+	home := wire.Home(t.TempDir())
 	a, err := openSalt(home)
 	if err != nil || len(a) != saltSize {
 		t.Fatal(a, err)

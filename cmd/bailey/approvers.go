@@ -15,6 +15,7 @@ import (
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/sshsig"
+	"bailey/internal/wire"
 )
 
 // approver says whose an answer is, by the settings of now. Once they name approvers an answer has to be signed by one of
@@ -94,7 +95,7 @@ const saltName = "approvals.salt"
 const saltSize = 32
 
 // openSalt reads the home's salt, or makes it.
-func openSalt(home gateway.Home) ([]byte, error) {
+func openSalt(home wire.Home) ([]byte, error) {
 	name := filepath.Join(string(home), saltName)
 	var salt []byte
 	info, err := os.Lstat(name)

@@ -13,8 +13,8 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 func (a *app) auditVerb() *cobra.Command {
@@ -115,7 +115,7 @@ func (a *app) verify(ctx context.Context, v verifying, args []string) error {
 		}
 		return a.verdict(args[0], rule(report, c.Own, notes))
 	}
-	home, err := gateway.FindHome()
+	home, err := wire.FindHome()
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func keptNote(file string) ([]byte, error) {
 
 // homeKeys are the public halves of the home's keys: of a ledger that was rolled back to before its first key they
 // still tell that it was.
-func homeKeys(home gateway.Home, signed []byte) []audit.Key {
+func homeKeys(home wire.Home, signed []byte) []audit.Key {
 	c, err := audit.ReadCheckpoint(signed)
 	if err != nil {
 		return nil

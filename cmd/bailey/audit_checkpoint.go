@@ -11,6 +11,7 @@ import (
 	"bailey/audit"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // What the gateway answers to audit's verbs.
@@ -81,7 +82,7 @@ func (a *app) checkpoint(ctx context.Context, urls []string, witnesses []audit.K
 		args["since"] = since
 	}
 	var r checkpointReply
-	if err := c.Look(ctx, gateway.Query{Verb: "checkpoint", Args: args}, &r); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "checkpoint", Args: args}, &r); err != nil {
 		return err
 	}
 	for _, url := range urls {
@@ -117,7 +118,7 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func(k keyReply) { fmt.Fprintln(a.stdout, k.Key) }
 			if !rotate {
-				return look(cmd.Context(), a, gateway.Query{Verb: "key"}, show)
+				return look(cmd.Context(), a, wire.Query{Verb: "key"}, show)
 			}
 			op, err := a.operator("audit key --rotate", yes)
 			if err != nil {
@@ -128,7 +129,7 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 					return err
 				}
 			}
-			return look(cmd.Context(), a, gateway.Query{Verb: rotateAct, Operator: op}, show)
+			return look(cmd.Context(), a, wire.Query{Verb: rotateAct, Operator: op}, show)
 		},
 	}
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
@@ -147,14 +148,14 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    oneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := gateway.Query{Verb: "prove", Args: map[string]any{"id": args[0]}}
+			q := wire.Query{Verb: "prove", Args: map[string]any{"id": args[0]}}
 			return look(cmd.Context(), a, q, func(r proofReply) { fmt.Fprint(a.stdout, r.Receipt) })
 		},
 	}
 }
 
 // openNotary wires who signs for the ledger.
-func openNotary(home gateway.Home, log *ledger.Log, newest []byte, keys ledger.Keys) (*ledger.Notary, error) {
+func openNotary(home wire.Home, log *ledger.Log, newest []byte, keys ledger.Keys) (*ledger.Notary, error) {
 	cosigned, err := keptNote(home.Cosigned())
 	if err != nil {
 		return nil, err
@@ -170,11 +171,11 @@ func openNotary(home gateway.Home, log *ledger.Log, newest []byte, keys ledger.K
 		}
 	}
 	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: keys,
-		Newest: newest, Keep: keep(gateway.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(gateway.CosignedName)}), nil
+		Newest: newest, Keep: keep(wire.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(wire.CosignedName)}), nil
 }
 
 // checkpoint is a look: it changes nothing that the gate does.
-func (s *stack) checkpoint(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) checkpoint(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed, err := s.notary.Sign(ctx)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (s *stack) checkpoint(ctx context.Context, q gateway.Query, _ bailey.Call) 
 	return s.signed(ctx, q, signed)
 }
 
-func (s *stack) signed(ctx context.Context, q gateway.Query, signed []byte) (any, error) {
+func (s *stack) signed(ctx context.Context, q wire.Query, signed []byte) (any, error) {
 	key, err := s.notary.Key(ctx)
 	if err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (s *stack) signed(ctx context.Context, q gateway.Query, signed []byte) (any
 }
 
 // request is a look: what a witness has to be given for the newest checkpoint.
-func (s *stack) request(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) request(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed := s.notary.Newest()
 	if signed == nil {
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet", Hint: "bailey audit checkpoint signs one"}
@@ -213,21 +214,21 @@ func (s *stack) request(ctx context.Context, q gateway.Query, _ bailey.Call) (an
 }
 
 // cosign is a look: it keeps what witnesses added to the newest checkpoint.
-func (s *stack) cosign(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) cosign(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed := []byte(text(q.Args, "signed"))
 	if err := s.notary.Cosigned(ctx, signed); err != nil {
 		return nil, err
 	}
-	return s.signed(ctx, gateway.Query{}, s.notary.Newest())
+	return s.signed(ctx, wire.Query{}, s.notary.Newest())
 }
 
-func (s *stack) key(ctx context.Context, _ gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) key(ctx context.Context, _ wire.Query, _ bailey.Call) (any, error) {
 	key, err := s.notary.Key(ctx)
 	return keyReply{OK: err == nil, Key: key}, err
 }
 
 // rotate is an act. The new key signs at once: what is newest is then of a key that can still sign.
-func (s *stack) rotate(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) rotate(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	old, err := s.notary.Key(ctx)
 	if err != nil {
 		return nil, err
@@ -247,7 +248,7 @@ func (s *stack) rotate(ctx context.Context, q gateway.Query, from bailey.Call) (
 	return keyReply{OK: err == nil, Key: change.Key, Old: change.Old, Changed: true}, err
 }
 
-func (s *stack) prove(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) prove(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ReceiptID(text(q.Args, "id"))
 	r, err := s.notary.Prove(ctx, id)
 	return proofReply{OK: err == nil, ID: id, Receipt: string(r)}, err

@@ -16,8 +16,8 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 // benchRow is one line of a benchmark; what does not apply is left out.
@@ -64,7 +64,7 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	times := map[string][]time.Duration{}
 	s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: jail.Bare}
 	defer s.close()
-	if _, err := s.spine(gateway.Home(dir), func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
+	if _, err := s.spine(wire.Home(dir), func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
 		return benchRows{}, err
 	}
 	program, err := exec.LookPath("echo")

@@ -19,10 +19,10 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/gate"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 )
 
 // answerRow is one line of the times of answers.
@@ -110,7 +110,7 @@ func openInquiry() (q *inquiry, err error) {
 	if q.dir, err = os.MkdirTemp("", "bailey-bench"); err != nil {
 		return q, err
 	}
-	if _, err = q.spine(gateway.Home(q.dir), q.step); err != nil {
+	if _, err = q.spine(wire.Home(q.dir), q.step); err != nil {
 		return q, err
 	}
 	e, err := policy.Load(policy.Config{Actions: actions(q.catalog), Sources: append(rules(q.bare), policy.Source{Name: "bench.cedar", Text: []byte(askingRule)})})
@@ -186,7 +186,7 @@ func (q *inquiry) answered(ctx context.Context, times map[string][]time.Duration
 	}
 	time.Sleep(think)
 	start := time.Now()
-	if _, err := q.queue.Answer(ctx, approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench", Operator: string(gateway.Env)}); err != nil {
+	if _, err := q.queue.Answer(ctx, approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench", Operator: string(wire.Env)}); err != nil {
 		return err
 	}
 	took := time.Since(start)

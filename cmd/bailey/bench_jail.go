@@ -23,6 +23,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 const (
@@ -296,7 +297,7 @@ func ended(code int, stderr *bytes.Buffer) error {
 	return errors.New(strings.TrimSuffix(fmt.Sprintf("it ended with code %d: %s", code, line), ": "))
 }
 
-func (b *jailBench) home() gateway.Home { return gateway.Home(filepath.Join(b.dir, "home")) }
+func (b *jailBench) home() wire.Home { return wire.Home(filepath.Join(b.dir, "home")) }
 
 // openGateway serves until the bench ends.
 func (b *jailBench) openGateway(ctx context.Context) error {

@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/mcp"
+	"bailey/internal/wire"
 )
 
 // mcpRow is one line of bench mcp.
@@ -155,7 +155,7 @@ func (b *jailBench) furnish() error {
 func (b *jailBench) own(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.self, args...)
 	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // as which this program knows itself
-	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()), gateway.SessionVariable+"=", gateway.TokenVariable+"=")
+	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()), wire.SessionVariable+"=", wire.TokenVariable+"=")
 	return cmd
 }
 

@@ -9,10 +9,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // shimBenchRow is one line of bench shim.
@@ -97,7 +98,7 @@ func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, err
 	}
-	if err := installShim(gateway.Home(home), "git"); err != nil {
+	if err := installShim(wire.Home(home), "git"); err != nil {
 		return nil, err
 	}
 	if err := start(git, "init", "-q"); err != nil {

@@ -20,6 +20,7 @@ import (
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -89,7 +90,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	for _, h := range approvers {
 		text += h.entry(h.roles...)
 	}
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -254,7 +255,7 @@ func TestLentBySameUser(t *testing.T) {
 // TestNoBrokerNamed: a call that wants a credential is refused where settings name no broker, and says how to get one.
 func TestNoBrokerNamed(t *testing.T) {
 	b := borrowing(t, os.Geteuid())
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
 	res := b.calls(t, "demo.free", "/", nil)

@@ -14,6 +14,7 @@ import (
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // spendings are all budgets as far as they are used.
@@ -27,12 +28,12 @@ func (a *app) budgetVerb() *cobra.Command {
 		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
 directory and take effect by "bailey policy apply".`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: "budget"}, a.budgetWords)
+			return look(cmd.Context(), a, wire.Query{Verb: "budget"}, a.budgetWords)
 		},
 	}
 }
 
-func (s *stack) budget(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) budget(context.Context, wire.Query, bailey.Call) (any, error) {
 	return spendings{s.budgets.State()}, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -55,7 +55,7 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: "capabilities"}, func(l capabilityList) {
+			return look(cmd.Context(), a, wire.Query{Verb: "capabilities"}, func(l capabilityList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				absent := 0
 				for _, c := range l.Capabilities {
@@ -87,7 +87,7 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 		&cobra.Command{
 			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: oneArg("a capability"),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				q := gateway.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
+				q := wire.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
 				return look(cmd.Context(), a, q, func(c capability) {
 					fmt.Fprintf(a.stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
 						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), indent(c.InputSchema))

@@ -29,6 +29,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // card is a security key in software: it signs as PROTOCOL.u2f of OpenSSH has it, with the flags it is told.
@@ -151,7 +152,7 @@ func (a asking) trusted(t *testing.T, list ...card) {
 	for _, c := range list {
 		text += fmt.Sprintf("  - name: %s\n    key: %s\n    roles: [sre]\n", c.name, c.line())
 	}
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -73,7 +73,7 @@ func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
 }
 
 // known asks the gateway of the home, if there is one.
-func known[T any](ctx context.Context, a *app, q gateway.Query) (answer T, ok bool) {
+func known[T any](ctx context.Context, a *app, q wire.Query) (answer T, ok bool) {
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	c, err := a.client()
@@ -99,7 +99,7 @@ func offer(word, why string) string {
 }
 
 func (a *app) capabilityWords(ctx context.Context) (words []string) {
-	if l, ok := known[capabilityList](ctx, a, gateway.Query{Verb: "capabilities"}); ok {
+	if l, ok := known[capabilityList](ctx, a, wire.Query{Verb: "capabilities"}); ok {
 		for _, c := range l.Capabilities {
 			if !c.Absent {
 				words = append(words, offer(string(c.ID), c.Description))
@@ -149,7 +149,7 @@ func (a *app) inputWords(cmd *cobra.Command, args []string, so string) ([]string
 }
 
 func (a *app) schemaOf(ctx context.Context, id string) json.RawMessage {
-	if c, ok := known[capability](ctx, a, gateway.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
+	if c, ok := known[capability](ctx, a, wire.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
 		return c.InputSchema
 	}
 	catalog, err := pack.LoadBuiltin(packs.FS)
@@ -164,7 +164,7 @@ func (a *app) schemaOf(ctx context.Context, id string) json.RawMessage {
 }
 
 func (a *app) questionWords(ctx context.Context) (words []string) {
-	l, _ := known[questionList](ctx, a, gateway.Query{Verb: "approvals"})
+	l, _ := known[questionList](ctx, a, wire.Query{Verb: "approvals"})
 	for _, q := range l.Approvals {
 		words = append(words, offer(string(q.ID), string(q.Call)))
 	}
@@ -176,7 +176,7 @@ const offeredReceipts = 20
 
 // receiptWords are the latest, newest first.
 func (a *app) receiptWords(ctx context.Context) (words []string) {
-	l, _ := known[receiptList](ctx, a, gateway.Query{Verb: "receipts", Args: filterArgs(ledger.Filter{Limit: offeredReceipts})})
+	l, _ := known[receiptList](ctx, a, wire.Query{Verb: "receipts", Args: filterArgs(ledger.Filter{Limit: offeredReceipts})})
 	for _, r := range l.Receipts {
 		words = append(words, offer(string(r.ID), string(r.Capability)+" "+r.status()))
 	}
@@ -191,7 +191,7 @@ func (a *app) explainedWords(ctx context.Context) []string {
 }
 
 func (a *app) grantWords(ctx context.Context) (words []string) {
-	l, _ := known[grantList](ctx, a, gateway.Query{Verb: "grants"})
+	l, _ := known[grantList](ctx, a, wire.Query{Verb: "grants"})
 	for _, g := range l.Grants {
 		words = append(words, offer(string(g.ID), string(g.Capability)))
 	}
@@ -199,7 +199,7 @@ func (a *app) grantWords(ctx context.Context) (words []string) {
 }
 
 func (a *app) profileWords(ctx context.Context) (words []string) {
-	l, _ := known[profileList](ctx, a, gateway.Query{Verb: profilesLook})
+	l, _ := known[profileList](ctx, a, wire.Query{Verb: profilesLook})
 	for _, p := range l.Profiles {
 		words = append(words, p.Name)
 	}
@@ -207,7 +207,7 @@ func (a *app) profileWords(ctx context.Context) (words []string) {
 }
 
 func (a *app) packWords(ctx context.Context) (words []string) {
-	l, _ := known[packRows](ctx, a, gateway.Query{Verb: packsLook})
+	l, _ := known[packRows](ctx, a, wire.Query{Verb: packsLook})
 	for _, p := range l.Packs {
 		words = append(words, offer(p.Name, p.Description))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // maxClientFile bounds a client's configuration in bytes: Claude Code's own grows with its projects.
@@ -132,7 +133,7 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 	}
 	c := configuration{Client: client.id, Scope: scope, File: f.path()}
 	var had configuration
-	if err := i.client.Look(ctx, gateway.Query{Verb: "configuration", Args: map[string]any{"file": c.File}}, &had); err != nil {
+	if err := i.client.Look(ctx, wire.Query{Verb: "configuration", Args: map[string]any{"file": c.File}}, &had); err != nil {
 		return nil, err
 	}
 	verb, note, now := configureEvent, client.name+" "+p.does, []byte(nil)

@@ -9,6 +9,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // The ledger's kinds of entry for what init writes into the files of an agent's client.
@@ -20,13 +21,13 @@ const (
 // configuration is the data of both events: a file of a client, and what of it is ours. It is recorded
 // before the file changes.
 type configuration struct {
-	Client   string           `json:"client"`
-	Scope    string           `json:"scope"`
-	File     string           `json:"file"`
-	Command  string           `json:"command"`
-	Added    added            `json:"added"`
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Client   string        `json:"client"`
+	Scope    string        `json:"scope"`
+	File     string        `json:"file"`
+	Command  string        `json:"command"`
+	Added    added         `json:"added"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // desk answers the operator verbs of init, inside the gateway. What it knows comes from the ledger.
@@ -39,7 +40,7 @@ type desk struct {
 }
 
 // openDesk knows what operators did, and opens the home's settings.
-func openDesk(home gateway.Home, w *gateway.Workspaces, r *gateway.Redaction, known lore, note func(context.Context, string, any) error,
+func openDesk(home wire.Home, w *gateway.Workspaces, r *gateway.Redaction, known lore, note func(context.Context, string, any) error,
 	log *slog.Logger) (*desk, error) {
 	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
 	return &desk{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
@@ -57,12 +58,12 @@ func (d *desk) keep(kind string, c configuration) {
 }
 
 // state is a look: the settings file beside what was applied.
-func (d *desk) state(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (d *desk) state(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	return d.settings.State(text(q.Args, "dir"))
 }
 
 // configuration is a look: what init wrote into a client's file and did not undo.
-func (d *desk) configuration(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (d *desk) configuration(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.configured[text(q.Args, "file")], nil
@@ -72,7 +73,7 @@ func (d *desk) acts() map[string]gateway.Verb {
 	return map[string]gateway.Verb{"apply": d.apply, configureEvent: d.configure, undoEvent: d.configure}
 }
 
-func (d *desk) apply(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (d *desk) apply(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var content []byte
 	if s, ok := q.Args["text"].(string); ok {
 		content = []byte(s)
@@ -81,7 +82,7 @@ func (d *desk) apply(ctx context.Context, q gateway.Query, from bailey.Call) (an
 	return d.settings.Apply(ctx, text(q.Args, "base"), content, by)
 }
 
-func (d *desk) configure(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (d *desk) configure(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	c := configuration{
 		Client: text(q.Args, "client"), Scope: text(q.Args, "scope"), File: text(q.Args, "file"), Command: text(q.Args, "command"),
 		Added: added(text(q.Args, "added")), Operator: q.Operator, Person: from.Principal.Person,

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -47,7 +47,7 @@ func (a *app) doctorVerb() *cobra.Command {
 tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,
 		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func (a *app) diagnosis(r findings) error {
 	return w.Flush()
 }
 
-func examine(ctx context.Context, home gateway.Home) (findings, error) {
+func examine(ctx context.Context, home wire.Home) (findings, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return findings{}, err

@@ -18,11 +18,12 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // examineWorkspace says whether calls with paths can be made from here. A running gateway knows the
 // home's own workspaces; without one the directory is judged by itself.
-func examineWorkspace(home gateway.Home, here string, s status) finding {
+func examineWorkspace(home wire.Home, here string, s status) finding {
 	const name = "workspace"
 	why := s.Workspace
 	if _, err := os.Lstat(filepath.Join(string(home), gateway.SettingsName)); !s.Running && err == nil {

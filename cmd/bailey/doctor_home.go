@@ -10,12 +10,12 @@ import (
 	"syscall"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // examineHome looks at the home, or at where it would be made.
-func examineHome(home gateway.Home) finding {
+func examineHome(home wire.Home) finding {
 	const name = "home"
 	dir := string(home)
 	info, err := os.Lstat(dir)
@@ -42,7 +42,7 @@ func examineHome(home gateway.Home) finding {
 }
 
 // examineSocket makes a socket beside the gateway's and takes it away: not every file system holds one.
-func examineSocket(home gateway.Home) []finding {
+func examineSocket(home wire.Home) []finding {
 	const name, tried = "socket", "made a socket in the home and connected to it"
 	dir, err := os.Open(string(home))
 	if err != nil {
@@ -84,7 +84,7 @@ func roomFor(parent string) error {
 }
 
 // examineLedger verifies the ledger there is, and tests the disk beneath it, or beneath where it will be.
-func examineLedger(home gateway.Home) []finding {
+func examineLedger(home wire.Home) []finding {
 	found := []finding{}
 	dir := home.Ledger()
 	if _, err := os.Lstat(dir); err == nil {

@@ -6,13 +6,14 @@ import (
 
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
 
 // examinePolicy tells whether the policy that was applied last can be used, and whether its files still say the same.
 // Without a gateway it loads what the next one would.
-func examinePolicy(home gateway.Home, s status) []finding {
+func examinePolicy(home wire.Home, s status) []finding {
 	const name, tried = "policy", "held what was applied last against its files"
 	if !s.Running {
 		if !ledger.Begun(home.Ledger()) {
@@ -40,7 +41,7 @@ func examinePolicy(home gateway.Home, s status) []finding {
 }
 
 // standIn fills in what a gateway of this home would say of its policy.
-func standIn(home gateway.Home, s *status) error {
+func standIn(home wire.Home, s *status) error {
 	l, err := recalled(home)
 	if err != nil {
 		return err

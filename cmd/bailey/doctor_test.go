@@ -13,6 +13,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 func TestExamineHome(t *testing.T) {
@@ -28,7 +29,7 @@ func TestExamineHome(t *testing.T) {
 		mine: good, filepath.Join(dir, "new", "deep"): good, open: missing, file: missing,
 		filepath.Join(file, "below"): missing, filepath.Join(dir, "link"): missing, "/proc/none/home": missing,
 	} {
-		f := examineHome(gateway.Home(home))
+		f := examineHome(wire.Home(home))
 		if f.State != want || (f.Cure == "") != (want == good) {
 			t.Errorf("%s: %+v, want %s", home, f, want)
 		}
@@ -53,20 +54,20 @@ func TestExamineSpace(t *testing.T) {
 
 func TestExamineLedger(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	if found := examineLedger(gateway.Home(home)); len(found) != 1 {
+	if found := examineLedger(wire.Home(home)); len(found) != 1 {
 		t.Errorf("without a home nothing is written: %+v", found)
 	}
-	dir := gateway.Home(home).Ledger()
+	dir := wire.Home(home).Ledger()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if f := examineLedger(gateway.Home(home))[0]; f.Name != "ledger" || f.State != good {
+	if f := examineLedger(wire.Home(home))[0]; f.Name != "ledger" || f.State != good {
 		t.Errorf("an empty ledger: %+v", f)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "00000001.jsonl"), []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := examineLedger(gateway.Home(home))[0]; f.State != missing || f.Cure == "" {
+	if f := examineLedger(wire.Home(home))[0]; f.State != missing || f.Cure == "" {
 		t.Errorf("a damaged ledger: %+v", f)
 	}
 }
@@ -93,13 +94,13 @@ func TestExamineGateway(t *testing.T) {
 
 func TestExamineSocket(t *testing.T) {
 	home := filepath.Join(t.TempDir(), strings.Repeat("a long name ", 12))
-	if found := examineSocket(gateway.Home(home)); len(found) != 0 {
+	if found := examineSocket(wire.Home(home)); len(found) != 0 {
 		t.Errorf("without a home: %+v", found)
 	}
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if found := examineSocket(gateway.Home(home)); len(found) != 1 || found[0].State != good {
+	if found := examineSocket(wire.Home(home)); len(found) != 1 || found[0].State != good {
 		t.Errorf("%+v", found)
 	}
 	if names, _ := os.ReadDir(home); len(names) != 0 {
@@ -112,7 +113,7 @@ func TestExamineSocket(t *testing.T) {
 
 // TestSilentGateway: one that accepts and never answers is said to do so.
 func TestSilentGateway(t *testing.T) {
-	home := gateway.Home(t.TempDir())
+	home := wire.Home(t.TempDir())
 	l, err := net.Listen("unix", home.Socket())
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -41,7 +42,7 @@ func TestSandboxDisabled(t *testing.T) {
 func TestRulesElsewhere(t *testing.T) {
 	for bare, want := range map[bool]bailey.Effect{true: bailey.Allow, false: bailey.Deny} {
 		s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: bare}
-		_, err := s.spine(gateway.Home(filepath.Join(t.TempDir(), "home")), nil)
+		_, err := s.spine(wire.Home(filepath.Join(t.TempDir(), "home")), nil)
 		defer s.close()
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestToolsThatMayRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		none := gateway.OpenProfiles(gateway.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
+		none := gateway.OpenProfiles(wire.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
 		s := &stack{shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), rules: fixedRules(rules)}
 		for _, tool := range (doorOfMCP{s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
 			ids = append(ids, tool.ID)

@@ -13,8 +13,8 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // exported is a receipt outside the ledger, tied back to it: the entries it consists of, by number and hash, and
@@ -165,7 +165,7 @@ func (a *app) eachPage(ctx context.Context, f ledger.Filter, do func(ledger.Page
 	var begun ledger.Page
 	for {
 		var p ledger.Page
-		if err := c.Look(ctx, gateway.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
+		if err := c.Look(ctx, wire.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
 			return err
 		}
 		if f.Size == 0 {

@@ -19,6 +19,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -80,7 +81,7 @@ func officeOf(t *testing.T, packs fs.FS) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cages.Close() })
-	none := gateway.OpenProfiles(gateway.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
+	none := gateway.OpenProfiles(wire.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
 	o.gate, err = gate.New(gate.Config{
 		Ledger: o, Catalog: newShelf(catalog, none, cages.Installed), Places: namedYard{gateway.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
 		Lender: o, Egress: &o.ways, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -8,13 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // gatewayVerb runs the gateway in the foreground. Clients start it in the background by themselves.
@@ -25,7 +25,7 @@ func (a *app) gatewayVerb() *cobra.Command {
 		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ready := readyPipe()
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -87,13 +87,10 @@ killed and get their outcomes. The next call starts a new gateway: after an upda
 	}
 }
 
-// readyEnv names the descriptor on which a starting client waits for a word.
-const readyEnv = "BAILEY_READY_FD"
-
 func readyPipe() *os.File {
-	ready := inherited(os.Getenv(readyEnv))
+	ready := wire.Inherited(os.Getenv(wire.ReadyVariable))
 	if ready != nil {
-		os.Unsetenv(readyEnv)
+		os.Unsetenv(wire.ReadyVariable)
 	}
 	return ready
 }
@@ -111,26 +108,11 @@ func announce(ready *os.File, err error) {
 	ready.Write(append(word, 0))
 }
 
-// spawn starts this very program as the home's gateway, in a session of its own, so that neither the
-// client's terminal nor its end reaches it.
-func spawn(h gateway.Home, ready *os.File) (*exec.Cmd, error) {
-	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
+// spawn starts this very program as the home's gateway.
+func spawn(h wire.Home, ready *os.File) (*os.Process, error) {
 	self, err := ownFile()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "gateway")
-	cmd.Args[0] = "bailey"
-	cmd.Dir = string(h)
-	number, err := detach(cmd, ready)
-	if err != nil {
-		return nil, err
-	}
-	cmd.Env = gatewayEnv(h, number)
-	cmd.Stdout, cmd.Stderr = log, log
-	return cmd, cmd.Start()
+	return wire.Spawn(h, self, ready)
 }

@@ -12,7 +12,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // What gives and ends a grant that stands is an operator's; its text can be looked at by all.
@@ -51,7 +51,7 @@ func (a *app) grantsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The grants that stand, oldest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: "grants"}, func(l grantList) {
+			return look(cmd.Context(), a, wire.Query{Verb: "grants"}, func(l grantList) {
 				if len(l.Grants) == 0 {
 					fmt.Fprintln(a.stdout, "no grant stands")
 				}
@@ -107,13 +107,13 @@ func (a *app) grantsRevoke() *cobra.Command {
 }
 
 // approveFor gives a grant that stands, of which the question that was shown is the first.
-func (a *app) approveFor(ctx context.Context, c *gateway.Client, op gateway.Operator, q openQuestion, how answering) error {
+func (a *app) approveFor(ctx context.Context, c *wire.Client, op wire.Operator, q openQuestion, how answering) error {
 	long, ok := span(how.long)
 	if !ok {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--for %s is no length of time", visible(how.long)), Hint: "as in --for 1h30m"}
 	}
 	var d struct{ Text string }
-	if err := c.Look(ctx, gateway.Query{Verb: draftVerb, Args: map[string]any{"id": string(q.ID), "seconds": int64(long / time.Second)}}, &d); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: draftVerb, Args: map[string]any{"id": string(q.ID), "seconds": int64(long / time.Second)}}, &d); err != nil {
 		return err
 	}
 	g, err := canon.ParseGrant(d.Text)
@@ -145,25 +145,25 @@ func (a *app) approveFor(ctx context.Context, c *gateway.Client, op gateway.Oper
 }
 
 // draft is a look: what would be signed.
-func (s *stack) draft(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) draft(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	text, err := s.queue.Draft(bailey.ApprovalID(text(q.Args, "id")), time.Duration(number(q.Args, "seconds"))*time.Second)
 	return map[string]string{"text": text}, err
 }
 
 // stand is an operator's.
-func (s *stack) stand(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) stand(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	g, err := s.queue.Stand(ctx, bailey.GrantID(text(q.Args, "id")), approve.Given{Digest: text(q.Args, "digest"), Grant: true,
 		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
 	return newGrant(g), err
 }
 
-func (s *stack) revoke(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) revoke(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	r := approve.Revoked{ID: bailey.GrantID(text(q.Args, "id")), Person: from.Principal.Person, Operator: string(q.Operator)}
 	return r, s.queue.Revoke(ctx, r)
 }
 
 // grants is a look.
-func (s *stack) grants(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) grants(context.Context, wire.Query, bailey.Call) (any, error) {
 	out := grantList{Grants: []standingGrant{}}
 	for _, g := range s.queue.Grants() {
 		out.Grants = append(out.Grants, newGrant(g))

@@ -12,9 +12,9 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 // hooksLook is the verb that lists them, hooksNoteVerb the act that records what the command line is about to run.
@@ -57,7 +57,7 @@ func (a *app) hooksList() *cobra.Command {
 reload applies the file. The status is what a run now would have: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
 Disabled ("sandbox": false), or why it would not start.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: hooksLook}, a.hookRows)
+			return look(cmd.Context(), a, wire.Query{Verb: hooksLook}, a.hookRows)
 		},
 	}
 }
@@ -93,7 +93,7 @@ func (a *app) hookRows(l hookList) {
 }
 
 // listHooks is the look.
-func (s *stack) listHooks(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) listHooks(ctx context.Context, _ wire.Query, from bailey.Call) (any, error) {
 	b := s.hooks.book
 	l := hookList{File: b.path(), Applied: b.Applied(), Drift: b.drift(), Hooks: []hookRow{}}
 	if fault := b.Fault(); fault != nil {
@@ -175,7 +175,7 @@ func (a *app) reloadHooks(ctx context.Context, yes bool) error {
 		return err
 	}
 	var p hookProposal
-	if err := c.Look(ctx, gateway.Query{Verb: "hooks.compare"}, &p); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "hooks.compare"}, &p); err != nil {
 		return err
 	}
 	if p.Differs {
@@ -206,7 +206,7 @@ func (a *app) reloadHooks(ctx context.Context, yes bool) error {
 }
 
 // applyHooks is the act. Whatever it changes, warnings are told anew.
-func (s *stack) applyHooks(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) applyHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	p, err := s.hooks.book.apply(ctx, q, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
@@ -217,21 +217,21 @@ func (s *stack) applyHooks(ctx context.Context, q gateway.Query, from bailey.Cal
 
 // hooksRan is the data of the events hooks.test and hooks.exec: what a person is about to run, before it runs.
 type hooksRan struct {
-	Kind     string           `json:"-"`
-	Argv     []string         `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
-	Digest   string           `json:"digest,omitempty"`
-	Hooks    int              `json:"hooks,omitempty"`
-	Status   string           `json:"status,omitempty"`
-	EnvNames []string         `json:"envNames,omitempty"`
-	Cage     *bailey.Cage     `json:"cage,omitempty"`
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Kind     string        `json:"-"`
+	Argv     []string      `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
+	Digest   string        `json:"digest,omitempty"`
+	Hooks    int           `json:"hooks,omitempty"`
+	Status   string        `json:"status,omitempty"`
+	EnvNames []string      `json:"envNames,omitempty"`
+	Cage     *bailey.Cage  `json:"cage,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 const hooksTestEvent, hooksExecEvent = "hooks.test", "hooks.exec"
 
 // noteHooks is the act by which the command line records what it is about to run.
-func (s *stack) noteHooks(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) noteHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var ran hooksRan
 	b, err := json.Marshal(q.Args["ran"])
 	if err == nil {
@@ -275,7 +275,7 @@ func (h *hooksStatus) words() string {
 }
 
 // examineHooks tells whether the hooks that were applied can be asked, and whether the file still says the same.
-func examineHooks(home gateway.Home, s status) []finding {
+func examineHooks(home wire.Home, s status) []finding {
 	const name, tried = "hooks", "held what was applied last against " + hooksName
 	st := s.Hooks
 	if !s.Running {

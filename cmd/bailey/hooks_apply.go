@@ -9,6 +9,7 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // hookProposal is a hooks.json that would be applied, beside the one in force.
@@ -67,7 +68,7 @@ func loud(h hook.Hook) (list []string) {
 }
 
 // compare is a look: what a reload would change.
-func (b *hookbook) compare(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (b *hookbook) compare(context.Context, wire.Query, bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, _, err := b.propose()
@@ -75,7 +76,7 @@ func (b *hookbook) compare(context.Context, gateway.Query, bailey.Call) (any, er
 }
 
 // apply is the act. What is applied has to be what was shown, and what it was held against still in force.
-func (b *hookbook) apply(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *hookbook) apply(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, e, err := b.propose()
@@ -105,7 +106,7 @@ func (b *hookbook) apply(ctx context.Context, q gateway.Query, from bailey.Call)
 
 // keep stores the text by its digest, durably, before the ledger names it.
 func (b *hookbook) keep(digest string, text []byte) error {
-	root, err := b.home.Dir(keptHooks)
+	root, err := gateway.OpenDir(b.home, keptHooks)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the hooks cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}

@@ -14,6 +14,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // hooksEvent is the ledger's kind of entry for a hooks.json that took effect; its data is an [appliedHooks].
@@ -25,12 +26,12 @@ const hooksName, keptHooks = "hooks.json", "applied-hooks"
 
 // appliedHooks is the hooks.json that an operator applied last. The zero one has no hooks.
 type appliedHooks struct {
-	Digest   string           `json:"digest,omitempty"`   // SHA-256 of the file, hex
-	UserHome string           `json:"userHome,omitempty"` // what ~/ stands for, whoever starts the gateway
-	Hooks    int              `json:"hooks"`              // how many
-	At       time.Time        `json:"at,omitzero"`
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Digest   string        `json:"digest,omitempty"`   // SHA-256 of the file, hex
+	UserHome string        `json:"userHome,omitempty"` // what ~/ stands for, whoever starts the gateway
+	Hooks    int           `json:"hooks"`              // how many
+	At       time.Time     `json:"at,omitzero"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 func (a appliedHooks) id() string { return a.Digest + " " + a.UserHome }
@@ -46,7 +47,7 @@ type hookEdition struct {
 // hookbook is the hooks.json in force. The file is read when an operator applies it, never because it changed; what was
 // applied is kept in the home by its digest, which the ledger has.
 type hookbook struct {
-	home     gateway.Home
+	home     wire.Home
 	userHome string
 	note     func(ctx context.Context, kind string, data any) error
 	tools    func() []string // what a matcher may name; nil: nobody looks
@@ -77,7 +78,7 @@ func openHookbook(b *hookbook, last appliedHooks) (*hookbook, error) {
 const noHooks = "the hooks that were applied last cannot be used, so no call goes on"
 
 // standInHooks is what a gateway of this home would put to use.
-func standInHooks(home gateway.Home) (*hookbook, error) {
+func standInHooks(home wire.Home) (*hookbook, error) {
 	var known lore
 	if ledger.Begun(home.Ledger()) {
 		var err error

@@ -11,7 +11,7 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 const oneHook = `{"hooks": {"PreToolUse": [{"command": "~/check"}]}}`
@@ -26,7 +26,7 @@ type kiosk struct {
 func openShelf(t *testing.T, home, userHome string, last appliedHooks) (*kiosk, error) {
 	t.Helper()
 	s := &kiosk{}
-	b, err := openHookbook(&hookbook{home: gateway.Home(home), userHome: userHome, log: slog.New(slog.DiscardHandler), note: func(_ context.Context, kind string, data any) error {
+	b, err := openHookbook(&hookbook{home: wire.Home(home), userHome: userHome, log: slog.New(slog.DiscardHandler), note: func(_ context.Context, kind string, data any) error {
 		if s.full {
 			return errors.New("full")
 		}
@@ -47,7 +47,7 @@ func (s *kiosk) write(t *testing.T, text string) {
 // reload applies the file as `hooks reload` does; between is what happens while a person reads.
 func (s *kiosk) reload(t *testing.T, between func()) error {
 	t.Helper()
-	shown, err := s.compare(t.Context(), gateway.Query{}, bailey.Call{})
+	shown, err := s.compare(t.Context(), wire.Query{}, bailey.Call{})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *kiosk) reload(t *testing.T, between func()) error {
 	if between != nil {
 		between()
 	}
-	_, err = s.apply(t.Context(), gateway.Query{Operator: gateway.Env, Args: map[string]any{"digest": p.Digest, "base": p.Applied.Digest}}, bailey.Call{})
+	_, err = s.apply(t.Context(), wire.Query{Operator: wire.Env, Args: map[string]any{"digest": p.Digest, "base": p.Applied.Digest}}, bailey.Call{})
 	return err
 }
 

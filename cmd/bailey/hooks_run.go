@@ -14,8 +14,8 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
+	"bailey/internal/wire"
 )
 
 // hooksRunVerb is the act that asks the chain of an event, and the ledger's kind of entry for it.
@@ -89,7 +89,7 @@ func (a *app) runChain(ctx context.Context, event string, yes bool) error {
 }
 
 // runHooks is the act.
-func (s *stack) runHooks(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) runHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	if fault := s.hooks.book.Fault(); fault != nil {
 		return nil, fault
 	}

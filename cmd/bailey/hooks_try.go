@@ -16,6 +16,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/gateway"
 	"bailey/internal/hooks"
+	"bailey/internal/wire"
 )
 
 // hookTrial is what came of one hook, as JSON.
@@ -139,7 +140,7 @@ func (a *app) agreed(ctx context.Context, c hook.Config, events map[int]hook.Eve
 }
 
 // read is the file that is tested.
-func (t *trying) read(home gateway.Home) (text []byte, c hook.Config, err error) {
+func (t *trying) read(home wire.Home) (text []byte, c hook.Config, err error) {
 	if t.file == "" {
 		t.file = filepath.Join(string(home), hooksName)
 	}
@@ -240,9 +241,9 @@ type jailCages struct {
 	close func()
 }
 
-func (a *app) openHookYard(ctx context.Context, c *gateway.Client) (*hookYard, error) {
+func (a *app) openHookYard(ctx context.Context, c *wire.Client) (*hookYard, error) {
 	var st gateway.SettingsState
-	if err := c.Look(ctx, gateway.Query{Verb: "settings"}, &st); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "settings"}, &st); err != nil {
 		return nil, err
 	}
 	y := &hookYard{ways: ways{settings: func() gateway.Network { return st.Applied.Network }}, masks: gateway.Masks(c.Home, gateway.Homes()), held: st.Applied.Workspaces}

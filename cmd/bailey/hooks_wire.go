@@ -8,10 +8,11 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 // openHooks puts to use what was applied, with the home's own cages and ways out.
-func (s *stack) openHooks(home gateway.Home, masks []string) error {
+func (s *stack) openHooks(home wire.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
 	book, err := openHookbook(&hookbook{home: home, userHome: userHome, note: s.scribe.note, tools: s.tools, log: s.log}, s.scribe.lore.Hooks)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/wire"
 	"bailey/packs/hostile"
 )
 
@@ -88,7 +88,7 @@ func spineOf(t testing.TB, s *stack) *stack {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.log, s.home = slog.New(slog.NewTextHandler(io.Discard, nil)), gateway.Home(home)
+	s.log, s.home = slog.New(slog.NewTextHandler(io.Discard, nil)), wire.Home(home)
 	var err error
 	if s.workspaces, err = s.spine(s.home, nil); err != nil {
 		t.Fatal(err)

@@ -15,13 +15,14 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // initial is one init on its way: what was asked for, the changes that follow, and what is reported.
 type initial struct {
 	*app
-	client *gateway.Client
-	op     gateway.Operator
+	client *wire.Client
+	op     wire.Operator
 	report initReport
 
 	dir, scope       string // scope is "" where none was asked for
@@ -217,7 +218,7 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 }
 
 func (i *initial) state(ctx context.Context, dir string) (st gateway.SettingsState, err error) {
-	err = i.client.Look(ctx, gateway.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
+	err = i.client.Look(ctx, wire.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
 	i.report.Settings = st.File
 	i.holds(st.Applied)
 	return st, err

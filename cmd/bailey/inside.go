@@ -6,17 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // callsSocket is the one socket that an agent inside the wall has, "" outside. The place tells, not a variable: nobody but root
 // makes one there, and whatever says that this is inside would have an agent's hook believe it.
 func callsSocket() string {
-	if info, err := os.Lstat(gateway.CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
-		return gateway.CallsSocket
+	if info, err := os.Lstat(wire.CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
+		return wire.CallsSocket
 	}
 	return ""
 }

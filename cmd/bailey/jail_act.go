@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"strings"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // jailRunEvent is the verb and the ledger's kind of entry for a program that a person ran in a cage.
@@ -22,8 +23,8 @@ type jailRunning struct {
 	EnvNames []string `json:"envNames,omitempty"`
 	TTY      bool     `json:"tty,omitempty"`
 	bailey.Cage
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // jailQuery is how the event comes to the gateway: with the plan's text, which it keeps, and with the variables,
@@ -47,7 +48,7 @@ func newJailQuery(argv []string, job bailey.Job, cage bailey.Cage) jailQuery {
 }
 
 // jailRun is the act: what a person is about to run stands in the ledger before it runs.
-func (s *stack) jailRun(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) jailRun(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var asked jailQuery
 	b, err := json.Marshal(q.Args["run"])
 	if err == nil {

@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // cagePlan is a cage's plan as `jail explain` shows it.
@@ -77,7 +78,7 @@ system call of the two processes that it starts, in order and with the line of t
 			if err != nil {
 				return err
 			}
-			q := gateway.Query{Verb: "cage", Call: &gateway.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
+			q := wire.Query{Verb: "cage", Call: &wire.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
 			show := a.explained
 			if warm {
 				show = a.warmed
@@ -91,7 +92,7 @@ system call of the two processes that it starts, in order and with the line of t
 }
 
 // cage is a look: what would hold a call.
-func (s *stack) cage(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {
+func (s *stack) cage(ctx context.Context, q wire.Query, call bailey.Call) (any, error) {
 	if q.Call == nil {
 		return nil, errors.New("a cage query without a call")
 	}

@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/judge"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -92,8 +93,8 @@ func (a *app) judged(ctx context.Context) (v judge.Verdict, err error) {
 	for k, value := range e.Input {
 		input[k] = value
 	}
-	err = c.Look(ctx, gateway.Query{Verb: judgeLook, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
-	if errors.Is(err, gateway.ErrUnreachable) && bailey.HintOf(err) == "" {
+	err = c.Look(ctx, wire.Query{Verb: judgeLook, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
+	if errors.Is(err, wire.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
 	}
 	return v, err
@@ -163,7 +164,7 @@ func claudeAnswer(v judge.Verdict) any {
 }
 
 // judge decides what an agent asks about: each part of it is a call, with its own receipt.
-func (s *stack) judge(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) judge(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
 	input, _ := q.Args["input"].(map[string]any)
 	for _, key := range judge.Inputs {

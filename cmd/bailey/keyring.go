@@ -13,6 +13,7 @@ import (
 	"bailey/internal/broker"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // keyring is where the log's keys are: files of the home, or the broker where settings say so by then. It is asked for
@@ -22,7 +23,7 @@ type keyring struct {
 	at    func() *gateway.Broker
 }
 
-func (s *stack) keyring(home gateway.Home) keyring {
+func (s *stack) keyring(home wire.Home) keyring {
 	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *gateway.Broker {
 		if s.desk == nil { // the spine comes first
 			return nil

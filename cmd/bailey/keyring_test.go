@@ -14,12 +14,13 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // settle applies settings to the gate, as `bailey init --apply` does.
 func (b *brokered) settle(t *testing.T, text string) {
 	t.Helper()
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +93,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 			t.Errorf("%s: %s %v", what, signed, err)
 		}
 	}
-	if _, err := b.rotate(t.Context(), gateway.Query{Operator: gateway.Env}, bailey.Call{}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
+	if _, err := b.rotate(t.Context(), wire.Query{Operator: wire.Env}, bailey.Call{}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 	if made, err := clientOf(b.desk.settings.Applied().Broker).Keys(t.Context()); err != nil || len(made) != 1 {
@@ -139,7 +140,7 @@ func TestCheckpointKeyMoves(t *testing.T) {
 	if found := examineBroker(status{Running: true, Broker: s}); s.Key != keyAtHome || !strings.Contains(s.words(), "--rotate") || found[0].State != warning {
 		t.Errorf("%+v %+v", s, found)
 	}
-	got, err := b.rotate(t.Context(), gateway.Query{Operator: gateway.Env}, bailey.Call{})
+	got, err := b.rotate(t.Context(), wire.Query{Operator: wire.Env}, bailey.Call{})
 	if err != nil {
 		t.Fatal(err)
 	}

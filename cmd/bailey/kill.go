@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // The kill switch stands on the command line alone, which is a channel of its own: no agent's door has it. Stopping is
@@ -34,7 +35,7 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 			if len(reason) > maxKillReason || !utf8.ValidString(reason) {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", maxKillReason), Hint: "say less; bailey kill alone will do"}
 			}
-			q := gateway.Query{Verb: killVerb, Args: map[string]any{"reason": reason}}
+			q := wire.Query{Verb: killVerb, Args: map[string]any{"reason": reason}}
 			return look(cmd.Context(), a, q, func(k gateway.Killed) {
 				fmt.Fprintf(a.stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", counts(k.Calls, "call"))
 			})
@@ -57,7 +58,7 @@ func (a *app) resumeVerb() *cobra.Command {
 				return err
 			}
 			var now status
-			if err := c.Look(cmd.Context(), gateway.Query{Verb: "status"}, &now); err != nil {
+			if err := c.Look(cmd.Context(), wire.Query{Verb: "status"}, &now); err != nil {
 				return err
 			}
 			if now.Killed != nil && !yes {
@@ -93,7 +94,7 @@ func killedWords(k gateway.Killed) string {
 }
 
 // stop is what `bailey kill` asks for. Whoever asked may be gone before it is written down.
-func (s *stack) stop(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) stop(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
 	if len(reason) > 2*maxKillReason {
 		reason = ""
@@ -101,11 +102,11 @@ func (s *stack) stop(ctx context.Context, q gateway.Query, from bailey.Call) (an
 	return s.kill.Kill(context.WithoutCancel(ctx), reason, from.Principal.Person)
 }
 
-func (s *stack) resume(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) resume(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return s.kill.Resume(ctx, gateway.Resumed{Operator: q.Operator, Person: from.Principal.Person})
 }
 
 // killed says whether everything is stopped.
-func (s *stack) killed(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) killed(context.Context, wire.Query, bailey.Call) (any, error) {
 	return s.kill.State(), nil
 }

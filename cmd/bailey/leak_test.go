@@ -21,6 +21,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // samples are secrets of a dozen kinds. They are put together here, so that nobody who scans this file finds one.
@@ -267,7 +268,7 @@ func (breaking) Decide(r bailey.Request) bailey.Decision {
 // TestLogHoldsNoSecret: a stage that panics with a call's arguments, and whatever logs them, leaves none in the gateway's log.
 func TestLogHoldsNoSecret(t *testing.T) {
 	y, s := newYard(t), newSamples()
-	home := gateway.Home(string(y.home) + "-2")
+	home := wire.Home(string(y.home) + "-2")
 	var log bytes.Buffer
 	r := gateway.NewRedaction()
 	gate, err := build(t.Context(), home, r, newLog(r, &log))

@@ -20,6 +20,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // examples has an event of each kind that is remembered, made at random: names come again, and differ in case alone.
@@ -35,7 +36,7 @@ func examples(r *rand.Rand) map[string]func() any {
 		return p
 	}
 	configured := func() any {
-		return configuration{Client: "claude-code", File: name(), Command: name(), Added: added(`{"a":1}`), Operator: gateway.Env}
+		return configuration{Client: "claude-code", File: name(), Command: name(), Added: added(`{"a":1}`), Operator: wire.Env}
 	}
 	issued := func() any {
 		return gateway.Issued{Session: bailey.SessionID(name()), Agent: name(), UID: r.IntN(9), At: time.Unix(r.Int64N(1e5), 0).UTC()}
@@ -56,7 +57,7 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		approve.RevokeEvent: func() any { return approve.Revoked{ID: bailey.GrantID(id())} },
 		gateway.ApplyEvent: func() any {
-			return gateway.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: gateway.Terminal,
+			return gateway.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: wire.Terminal,
 				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}
 		},
 		gateway.PinEvent:   func() any { return pin() },
@@ -64,13 +65,13 @@ func examples(r *rand.Rand) map[string]func() any {
 		configureEvent:     configured,
 		undoEvent:          configured,
 		policyEvent: func() any {
-			return appliedPolicy{Digest: fmt.Sprint(r.IntN(1000)), Policy: fmt.Sprint(r.IntN(1000)), Dir: name(), Rules: r.IntN(9), Operator: gateway.Env}
+			return appliedPolicy{Digest: fmt.Sprint(r.IntN(1000)), Policy: fmt.Sprint(r.IntN(1000)), Dir: name(), Rules: r.IntN(9), Operator: wire.Env}
 		},
 		hooksEvent: func() any {
-			return appliedHooks{Digest: fmt.Sprint(r.IntN(1000)), UserHome: name(), Hooks: r.IntN(9), At: at(), Operator: gateway.Env}
+			return appliedHooks{Digest: fmt.Sprint(r.IntN(1000)), UserHome: name(), Hooks: r.IntN(9), At: at(), Operator: wire.Env}
 		},
 		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
-		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: gateway.Env} },
+		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: wire.Env} },
 		wrapStart:           func() any { return wrapStarting{ID: wrapID(), Agent: name(), Project: name(), At: at()} },
 		wrapRefused: func() any {
 			return wrapRefusals{ID: wrapID(), At: at(), Lines: []refusal{{At: at(), Kind: "egress", Target: name(), Reason: name()}}, Untold: r.Int64N(3)}
@@ -86,7 +87,7 @@ func examples(r *rand.Rand) map[string]func() any {
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
 		gateway.AgentAddEvent: func() any {
-			return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at(), Operator: gateway.Env, Person: name()}
+			return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at(), Operator: wire.Env, Person: name()}
 		},
 		gateway.AgentRemoveEvent: func() any { return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at()} },
 		gateway.TokenAddEvent: func() any {

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/wire"
 )
 
 // version is set by releases (-ldflags "-X main.version=…").
@@ -126,7 +126,7 @@ func ours(args []string) []string {
 func signalCode(err error) int {
 	var s signalled
 	switch {
-	case errors.Is(err, gateway.ErrUnreachable):
+	case errors.Is(err, wire.ErrUnreachable):
 		return 0
 	case errors.As(err, &s):
 		return 128 + int(s.number)
@@ -166,19 +166,19 @@ func (a *app) root() *cobra.Command {
 }
 
 // client reaches the gateway of the home and starts it when there is none.
-func (a *app) client() (*gateway.Client, error) {
+func (a *app) client() (*wire.Client, error) {
 	if path := callsSocket(); path != "" {
-		return &gateway.Client{Calls: path, Session: "the wall's"}, nil // which bearer it is, they know outside
+		return &wire.Client{Calls: path, Session: "the wall's"}, nil // which bearer it is, they know outside
 	}
-	home, err := gateway.FindHome()
+	home, err := wire.FindHome()
 	if err != nil {
 		return nil, err
 	}
-	return &gateway.Client{Home: home, Start: spawn, Session: inSession(), Token: os.Getenv(gateway.TokenVariable), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
+	return &wire.Client{Home: home, Start: spawn, Session: inSession(), Token: os.Getenv(wire.TokenVariable), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
 }
 
 // look asks the gateway a question and prints the answer: as JSON, or in words.
-func look[T any](ctx context.Context, a *app, q gateway.Query, inWords func(T)) error {
+func look[T any](ctx context.Context, a *app, q wire.Query, inWords func(T)) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func codeOf(err error) int {
 	switch code := signalCode(err); {
 	case code != 0:
 		return code
-	case errors.Is(err, gateway.ErrUnreachable):
+	case errors.Is(err, wire.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, bailey.Invalid):
 		return exitInput

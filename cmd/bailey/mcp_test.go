@@ -15,9 +15,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // yard is a fresh home and a repository with one commit, for tests that run the program itself.
@@ -25,7 +25,7 @@ type yard struct {
 	t             *testing.T
 	program, repo string
 	env           []string
-	home          gateway.Home
+	home          wire.Home
 }
 
 func newYard(t *testing.T) *yard {
@@ -40,7 +40,7 @@ func newYard(t *testing.T) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &yard{t: t, program: program, repo: filepath.Join(dir, "project"), home: gateway.Home(filepath.Join(dir, "home"))}
+	y := &yard{t: t, program: program, repo: filepath.Join(dir, "project"), home: wire.Home(filepath.Join(dir, "home"))}
 	y.env = append(os.Environ(), "HOME="+filepath.Join(dir, "me"), "BAILEY_HOME="+string(y.home), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b")
 	y.must("git", "init", "-q", y.repo)

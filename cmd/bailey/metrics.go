@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // metricsReply is what the gateway answers: Prometheus' text format.
@@ -31,12 +32,12 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 		Example: "  bailey metrics > metrics.new && mv metrics.new /var/lib/node_exporter/bailey.prom",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
 			var r metricsReply
-			if err := (&gateway.Client{Home: home}).Look(cmd.Context(), gateway.Query{Verb: "metrics"}, &r); err != nil {
+			if err := (&wire.Client{Home: home}).Look(cmd.Context(), wire.Query{Verb: "metrics"}, &r); err != nil {
 				return unmeasured(home, err)
 			}
 			if a.json {
@@ -49,15 +50,15 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 }
 
 // unmeasured says what to do where there is no gateway to ask.
-func unmeasured(home gateway.Home, err error) error {
-	if !errors.Is(err, gateway.ErrUnreachable) || bailey.HintOf(err) != "" {
+func unmeasured(home wire.Home, err error) error {
+	if !errors.Is(err, wire.ErrUnreachable) || bailey.HintOf(err) != "" {
 		return err
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs in " + string(home) + ", and its counts ended with it", Hint: "the next call starts one, which counts from zero; bailey status tells what runs", Err: err}
 }
 
 // metrics is a look.
-func (s *stack) metrics(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) metrics(context.Context, wire.Query, bailey.Call) (any, error) {
 	entries, segments, bytes, err := s.ledger.Extent()
 	if err != nil {
 		return nil, err
@@ -89,17 +90,13 @@ func (s *stack) observe(step gate.Step) {
 	s.tracer.Step(step)
 }
 
-// traceEnv names the file that the spans of calls are written to. It counts for a gateway in the foreground alone: whoever
-// makes the first call must not choose it.
-const traceEnv = "BAILEY_TRACE"
-
 // openTracer opens the file that the environment names; nil is none.
 func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error) {
 	if name == "" {
 		return nil, nil, nil
 	}
 	refused := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: traceEnv + " names " + shown(name) + ", which takes no spans", Err: err,
+		return &bailey.Error{Kind: bailey.Invalid, Message: wire.TraceVariable + " names " + shown(name) + ", which takes no spans", Err: err,
 			Hint: "name an absolute path: a file that is missing, or regular and 0600"}
 	}
 	if !filepath.IsAbs(name) {

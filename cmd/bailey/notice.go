@@ -5,11 +5,11 @@ import (
 	"os"
 	"time"
 
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // waits says of a call that waits for a person who can let it run, and how. A terminal's bell rings unless NO_BELL is set.
-func (a *app) waits(n gateway.Notice) {
+func (a *app) waits(n wire.Notice) {
 	bell := ""
 	if os.Getenv("NO_BELL") == "" && isTerminal(os.Stderr) {
 		bell = "\a"

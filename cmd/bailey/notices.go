@@ -11,6 +11,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/notify"
+	"bailey/internal/wire"
 )
 
 // notifyKeyName is the file of the home with the key that signs what a webhook is sent.
@@ -27,7 +28,7 @@ func (s *stack) notices() notify.Settings {
 
 // readNotifyKey reads the key anew each time: one that was replaced signs no more. A file that others can read has told
 // them how to pretend to be this gateway.
-func readNotifyKey(home gateway.Home) (notify.Key, error) {
+func readNotifyKey(home wire.Home) (notify.Key, error) {
 	name := filepath.Join(string(home), notifyKeyName)
 	info, err := os.Lstat(name)
 	switch {
@@ -48,14 +49,14 @@ func readNotifyKey(home gateway.Home) (notify.Key, error) {
 
 // notified is the data of notify.key and notify.test in the ledger.
 type notified struct {
-	Fingerprint string           `json:"fingerprint,omitempty"` // of the new key
-	Ways        []notify.Result  `json:"ways,omitempty"`
-	Operator    gateway.Operator `json:"operator,omitempty"`
-	Person      string           `json:"person,omitempty"`
+	Fingerprint string          `json:"fingerprint,omitempty"` // of the new key
+	Ways        []notify.Result `json:"ways,omitempty"`
+	Operator    wire.Operator   `json:"operator,omitempty"`
+	Person      string          `json:"person,omitempty"`
 }
 
 // notifyTest sends a test by every way that is on.
-func (s *stack) notifyTest(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) notifyTest(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	out := notifyTested{OK: true, Ways: s.sender.Try(ctx)}
 	for _, r := range out.Ways {
 		out.OK = out.OK && r.OK
@@ -64,7 +65,7 @@ func (s *stack) notifyTest(ctx context.Context, q gateway.Query, from bailey.Cal
 }
 
 // notifyKey makes the key, unless there is one and nobody wants another. The ledger has it by its fingerprint.
-func (s *stack) notifyKey(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) notifyKey(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	out := notifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
 	fresh, _ := q.Args["new"].(bool)
 	key, err := readNotifyKey(s.home)

@@ -23,6 +23,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/notify"
+	"bailey/internal/wire"
 )
 
 // posted is what a webhook was sent.
@@ -46,10 +47,10 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 	}))
 	t.Cleanup(srv.Close)
 	text := "notify: {webhook: {url: \"" + srv.URL + "/sesame\"}}\n"
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: gateway.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.acts()[notifyKeyVerb](t.Context(), gateway.Query{Verb: notifyKeyVerb, Operator: gateway.Env}, bailey.Call{}); err != nil {
+	if _, err := a.acts()[notifyKeyVerb](t.Context(), wire.Query{Verb: notifyKeyVerb, Operator: wire.Env}, bailey.Call{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +86,7 @@ func TestQuestionIsTold(t *testing.T) {
 	if strings.Contains(p.raw, "hunter2") || !strings.Contains(p.Inputs, "REDACTED") || strings.Contains(p.Text, "channel") {
 		t.Errorf("%s", p.raw)
 	}
-	if _, err := a.looks()[denyVerb](t.Context(), gateway.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID), "reason": "not today"}}, bailey.Call{Principal: bailey.Principal{Person: "eve"}}); err != nil {
+	if _, err := a.looks()[denyVerb](t.Context(), wire.Query{Verb: denyVerb, Args: map[string]any{"id": string(q.ID), "reason": "not today"}}, bailey.Call{Principal: bailey.Principal{Person: "eve"}}); err != nil {
 		t.Fatal(err)
 	}
 	if p := <-came; p.Type != notify.Settled || p.ID != q.ID || p.Reason != "denied by eve: not today" {

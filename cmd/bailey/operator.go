@@ -8,8 +8,9 @@ import (
 	"strings"
 	"unicode"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // The frame of operator verbs: they change what the gate does, so no agent's door reaches them, and the
@@ -17,14 +18,14 @@ import (
 // holds the user's uid can pretend both: this guards against accident.
 
 // operator says by what right an operator verb may go on, or refuses it.
-func (a *app) operator(verb string, yes bool) (gateway.Operator, error) {
+func (a *app) operator(verb string, yes bool) (wire.Operator, error) {
 	switch {
 	case callsSocket() != "":
 		return "", staysOutside(verb)
 	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
-		return gateway.Env, nil
+		return wire.Env, nil
 	case isTerminal(os.Stdin) && isTerminal(os.Stdout):
-		return gateway.Terminal, nil
+		return wire.Terminal, nil
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	}
@@ -49,8 +50,8 @@ func noTerminal() string {
 }
 
 // act asks the gateway for an operator verb.
-func act(ctx context.Context, c *gateway.Client, op gateway.Operator, verb string, args map[string]any, out any) error {
-	return c.Look(ctx, gateway.Query{Verb: verb, Args: args, Operator: op}, out)
+func act(ctx context.Context, c *wire.Client, op wire.Operator, verb string, args map[string]any, out any) error {
+	return c.Look(ctx, wire.Query{Verb: verb, Args: args, Operator: op}, out)
 }
 
 // operate asks the gateway for an operator verb, once the operator has said so.
@@ -73,9 +74,9 @@ func (a *app) operate(ctx context.Context, words, verb string, args map[string]a
 
 // operatorBeside is operator for a verb whose stdin and stdout carry its data: a person confirms on the terminal that
 // controls the process, wherever those lead, and no is the default. Nobody there to ask is a refusal.
-func operatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (gateway.Operator, error) {
+func operatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (wire.Operator, error) {
 	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
-		return gateway.Env, nil
+		return wire.Env, nil
 	}
 	terminal, err := controlling()
 	switch {
@@ -87,7 +88,7 @@ func operatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 	}
 	defer terminal.Close()
-	return gateway.Terminal, ask(ctx, terminal, terminal, terminal, question, otherwise)
+	return wire.Terminal, ask(ctx, terminal, terminal, terminal, question, otherwise)
 }
 
 // confirm asks the person at stdin and stdout.

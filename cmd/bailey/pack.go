@@ -9,6 +9,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // repinAct is the operator verb of `pack repin`.
@@ -57,7 +58,7 @@ func (a *app) repin(ctx context.Context, id string, yes bool) error {
 		return err
 	}
 	var seen changed
-	if err := c.Look(ctx, gateway.Query{Verb: "changes", Args: map[string]any{"id": id}}, &seen); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "changes", Args: map[string]any{"id": id}}, &seen); err != nil {
 		return err
 	}
 	if len(seen.Programs) > 0 {
@@ -91,7 +92,7 @@ func (a *app) repin(ctx context.Context, id string, yes bool) error {
 }
 
 // changes is a look: which programs of a capability changed and ask.
-func (s *stack) changes(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) changes(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	job, pins, err := s.pinned(q)
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (s *stack) changes(ctx context.Context, q gateway.Query, _ bailey.Call) (an
 }
 
 // pinned are a capability's job without inputs, for its programs do not depend on them, and the pins before what runs it.
-func (s *stack) pinned(q gateway.Query) (bailey.Job, *gateway.Pins, error) {
+func (s *stack) pinned(q wire.Query) (bailey.Job, *gateway.Pins, error) {
 	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 	if err != nil {
 		return bailey.Job{}, nil, err
@@ -139,7 +140,7 @@ func (s *stack) acts() map[string]gateway.Verb {
 	return acts
 }
 
-func (s *stack) repin(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) repin(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	job, pins, err := s.pinned(q)
 	if err != nil {
 		return nil, err

@@ -12,13 +12,14 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
 
 // packBook answers for the home's packs and keys, inside the gateway.
 type packBook struct {
-	home  gateway.Home
+	home  wire.Home
 	note  func(ctx context.Context, kind string, data any) error
 	stock func(c *pack.Catalog, first func() error) error // puts packs to use, from the next call on
 	log   *slog.Logger
@@ -27,7 +28,7 @@ type packBook struct {
 	known lorePacks
 }
 
-func openPackBook(home gateway.Home, known lorePacks, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packBook {
+func openPackBook(home wire.Home, known lorePacks, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packBook {
 	return &packBook{home: home, known: known.clone(), note: note, stock: stock, log: log}
 }
 
@@ -74,7 +75,7 @@ type packProposal struct {
 }
 
 // propose reads what a query names, verifies it and holds it against what is installed.
-func (b *packBook) propose(q gateway.Query) (p packProposal, data []byte, err error) {
+func (b *packBook) propose(q wire.Query) (p packProposal, data []byte, err error) {
 	path, dev := text(q.Args, "path"), q.Args["dev"] == true
 	if !filepath.IsAbs(path) {
 		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
@@ -188,7 +189,7 @@ func signedBy(p installedPack) string {
 }
 
 // look is what an install would change.
-func (b *packBook) look(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (b *packBook) look(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, _, err := b.propose(q)
@@ -196,7 +197,7 @@ func (b *packBook) look(_ context.Context, q gateway.Query, _ bailey.Call) (any,
 }
 
 // install is the act. What is installed has to be what was shown, over what it was held against.
-func (b *packBook) install(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *packBook) install(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, data, err := b.propose(q)
@@ -219,7 +220,7 @@ func (b *packBook) install(ctx context.Context, q gateway.Query, from bailey.Cal
 
 // keep stores the bundle by its digest, durably, before the ledger names it.
 func (b *packBook) keep(in installedPack, data []byte) error {
-	root, err := b.home.Dir(packsName)
+	root, err := gateway.OpenDir(b.home, packsName)
 	if err == nil {
 		defer root.Close()
 		if err = root.Mkdir(in.Name, 0o700); os.IsExist(err) {
@@ -255,7 +256,7 @@ func (b *packBook) sweep(name string) {
 }
 
 // uninstall is the act. The ledger keeps which version was the newest.
-func (b *packBook) uninstall(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *packBook) uninstall(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in, ok := b.known.Installed[text(q.Args, "name")]
@@ -279,7 +280,7 @@ func notInstalled(name string) error {
 }
 
 // published is the act that records what is handed to others.
-func (b *packBook) published(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *packBook) published(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	in := installedPack{Name: text(q.Args, "name"), Version: text(q.Args, "version"), Digest: text(q.Args, "digest"), Key: text(q.Args, "key"), Dir: text(q.Args, "dir"),
 		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
 	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {

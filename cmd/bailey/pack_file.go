@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -281,7 +282,7 @@ func (a *app) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 		return nil, err
 	}
 	var trusted []trustedKey
-	if err := c.Look(ctx, gateway.Query{Verb: packKeysLook}, &trusted); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: packKeysLook}, &trusted); err != nil {
 		return nil, err
 	}
 	var keys []pack.Key

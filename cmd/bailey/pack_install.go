@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 const packCompareLook = "pack.compare"
@@ -60,7 +61,7 @@ func (a *app) installPack(ctx context.Context, query map[string]any, yes bool) e
 		return err
 	}
 	var p packProposal
-	if err := c.Look(ctx, gateway.Query{Verb: packCompareLook, Args: query}, &p); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: packCompareLook, Args: query}, &p); err != nil {
 		return err
 	}
 	if p.Differs {

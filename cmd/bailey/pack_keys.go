@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -30,7 +31,7 @@ type keyChanged struct {
 const packKeysLook = "pack.keys"
 
 // keys is a look: the trusted keys that count.
-func (b *packBook) keys(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (b *packBook) keys(context.Context, wire.Query, bailey.Call) (any, error) {
 	keys, _ := packKeys(b.home, b.now())
 	list := []trustedKey{}
 	for _, k := range keys {
@@ -40,7 +41,7 @@ func (b *packBook) keys(context.Context, gateway.Query, bailey.Call) (any, error
 }
 
 // trust is the act. A name stands for one key: another takes its place only once it is untrusted.
-func (b *packBook) trust(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *packBook) trust(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	k, err := pack.ParseKey(text(q.Args, "key"))
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (b *packBook) trust(ctx context.Context, q gateway.Query, from bailey.Call)
 	if keys, _ := packKeys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
 		return out, nil
 	}
-	root, err := b.home.Dir(packKeysName)
+	root, err := gateway.OpenDir(b.home, packKeysName)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
@@ -71,7 +72,7 @@ func (b *packBook) trust(ctx context.Context, q gateway.Query, from bailey.Call)
 }
 
 // untrust is the act. What the key signed is not loaded any more.
-func (b *packBook) untrust(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (b *packBook) untrust(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, ok := b.known.Keys[text(q.Args, "name")]

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -93,14 +93,14 @@ func sourceOf(in installedPack) string {
 }
 
 // list is a look: all, or those that say the words.
-func (b *packBook) list(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (b *packBook) list(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	rows, _, err := b.rows()
 	words := strings.Fields(text(q.Args, "words"))
 	rows.Packs = slices.DeleteFunc(rows.Packs, func(p packRow) bool { return !p.says(words) })
 	return rows, err
 }
 
-func (b *packBook) show(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (b *packBook) show(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	rows, all, err := b.rows()
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (a *app) packList() *cobra.Command {
 		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
 bundle is verified for it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: packsLook}, a.packLines)
+			return look(cmd.Context(), a, wire.Query{Verb: packsLook}, a.packLines)
 		},
 	}
 }
@@ -151,7 +151,7 @@ func (a *app) packShow() *cobra.Command {
 		Example: "  bailey pack show git",
 		Args:    oneArg("a pack, as in: bailey pack show git"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: packLook, Args: map[string]any{"name": args[0]}}, func(p packShown) {
+			return look(cmd.Context(), a, wire.Query{Verb: packLook, Args: map[string]any{"name": args[0]}}, func(p packShown) {
 				a.packLines(packRows{Packs: []packRow{p.packRow}})
 				if p.Finding != "" {
 					fmt.Fprintln(a.stdout, "FINDING: "+shown(p.Finding))
@@ -189,7 +189,7 @@ func (a *app) discover(ctx context.Context, words []string, dir string) error {
 	}
 	words = strings.Fields(strings.Join(words, " "))
 	var found packRows
-	if err := c.Look(ctx, gateway.Query{Verb: packsLook, Args: map[string]any{"words": strings.Join(words, " ")}}, &found); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: packsLook, Args: map[string]any{"words": strings.Join(words, " ")}}, &found); err != nil {
 		return err
 	}
 	if dir != "" {

@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // packOnboardEvent is the operator verb and the ledger's kind of entry for a tool that is asked for its help.
@@ -22,8 +23,8 @@ type onboardEvent struct {
 	Depth    int      `json:"depth"`
 	ReadOnly []string `json:"ro,omitempty"`
 	bailey.Cage
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // onboardQuery is how the event comes to the gateway: with the plan's text, which it keeps.
@@ -33,7 +34,7 @@ type onboardQuery struct {
 }
 
 // packOnboard is the act: what is about to run stands in the ledger before it runs.
-func (s *stack) packOnboard(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) packOnboard(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var asked onboardQuery
 	b, err := json.Marshal(q.Args["onboard"])
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -80,7 +80,7 @@ func (a *app) publish(ctx context.Context, bundle, dir, key string, yes bool) er
 		return err
 	}
 	entry := publishedPack{v.Name, v.Version, v.Digest, v.Key, v.Name + "-" + v.Version + ".baileypack"}
-	unlock, err := gateway.LockFile(filepath.Join(dir, ".publish.lock"))
+	unlock, err := wire.LockFile(filepath.Join(dir, ".publish.lock"))
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be published to", Err: err, Hint: "it is a directory that you may write, in which nobody else publishes just now"}
 	}

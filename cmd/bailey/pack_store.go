@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -35,25 +35,25 @@ const packsName, packKeysName = "packs", "trusted-pack-keys"
 
 // trustedKey is an author's key that an operator trusts.
 type trustedKey struct {
-	Name     string           `json:"name"`
-	Key      string           `json:"key"` // the line
-	At       time.Time        `json:"at,omitzero"`
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Name     string        `json:"name"`
+	Key      string        `json:"key"` // the line
+	At       time.Time     `json:"at,omitzero"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // installedPack is a pack that an operator installed.
 type installedPack struct {
-	Name      string           `json:"name"`
-	Version   string           `json:"version"`
-	Digest    string           `json:"digest"`
-	Key       string           `json:"key,omitempty"` // the ID of the key that signed it
-	Dev       bool             `json:"dev,omitempty"`
-	Downgrade bool             `json:"downgrade,omitempty"` // an operator said so
-	Dir       string           `json:"dir,omitempty"`       // where it was published
-	At        time.Time        `json:"at,omitzero"`
-	Operator  gateway.Operator `json:"operator,omitempty"`
-	Person    string           `json:"person,omitempty"`
+	Name      string        `json:"name"`
+	Version   string        `json:"version"`
+	Digest    string        `json:"digest"`
+	Key       string        `json:"key,omitempty"` // the ID of the key that signed it
+	Dev       bool          `json:"dev,omitempty"`
+	Downgrade bool          `json:"downgrade,omitempty"` // an operator said so
+	Dir       string        `json:"dir,omitempty"`       // where it was published
+	At        time.Time     `json:"at,omitzero"`
+	Operator  wire.Operator `json:"operator,omitempty"`
+	Person    string        `json:"person,omitempty"`
 }
 
 // lorePacks is what the ledger says of packs and keys, by name.
@@ -94,21 +94,21 @@ type packFinding struct {
 	Cure string `json:"cure"`
 }
 
-func packDir(home gateway.Home, name string) string {
+func packDir(home wire.Home, name string) string {
 	return filepath.Join(string(home), packsName, name)
 }
 
-func packFile(home gateway.Home, p installedPack) string {
+func packFile(home wire.Home, p installedPack) string {
 	return filepath.Join(packDir(home, p.Name), p.Digest+".baileypack")
 }
 
-func packKeyFile(home gateway.Home, name string) string {
+func packKeyFile(home wire.Home, name string) string {
 	return filepath.Join(string(home), packKeysName, name+".pub")
 }
 
 // installedPacks loads what is installed, each bundle verified now, and says what is not as the ledger has it. What does
 // not load is left out.
-func installedPacks(home gateway.Home, l lorePacks) (loaded []*pack.Pack, found []packFinding) {
+func installedPacks(home wire.Home, l lorePacks) (loaded []*pack.Pack, found []packFinding) {
 	keys, found := packKeys(home, l)
 	for _, name := range slices.Sorted(maps.Keys(l.Installed)) {
 		in := l.Installed[name]
@@ -123,7 +123,7 @@ func installedPacks(home gateway.Home, l lorePacks) (loaded []*pack.Pack, found 
 	return loaded, append(found, strayPacks(home, l)...)
 }
 
-func loadPack(home gateway.Home, in installedPack, keys []pack.Key) (*pack.Pack, error) {
+func loadPack(home wire.Home, in installedPack, keys []pack.Key) (*pack.Pack, error) {
 	data, err := readBundle(packFile(home, in))
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func openPack(data []byte, dev bool, keys []pack.Key) (*pack.Verified, error) {
 }
 
 // packKeys are the keys that ledger and files agree on.
-func packKeys(home gateway.Home, l lorePacks) (keys []pack.Key, found []packFinding) {
+func packKeys(home wire.Home, l lorePacks) (keys []pack.Key, found []packFinding) {
 	for _, name := range slices.Sorted(maps.Keys(l.Keys)) {
 		file := packKeyFile(home, name)
 		text, err := readPlain(file, 4<<10)
@@ -188,7 +188,7 @@ func packKeys(home gateway.Home, l lorePacks) (keys []pack.Key, found []packFind
 }
 
 // strayPacks are files where packs are, of which the ledger knows nothing.
-func strayPacks(home gateway.Home, l lorePacks) (found []packFinding) {
+func strayPacks(home wire.Home, l lorePacks) (found []packFinding) {
 	dir := filepath.Join(string(home), packsName)
 	stray := func(file string) {
 		found = append(found, packFinding{File: file, Text: file + " was put there by hand, and is not loaded", Cure: "bailey pack install " + file + " if you mean it, else remove it"})
@@ -218,7 +218,7 @@ func namesIn(dir string) (names []string) {
 }
 
 // openCatalog is the built-in packs and those of the home. One that cannot stand beside the others is left out.
-func openCatalog(home gateway.Home, l lorePacks) (*pack.Catalog, []packFinding, error) {
+func openCatalog(home wire.Home, l lorePacks) (*pack.Catalog, []packFinding, error) {
 	c, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
 		return nil, nil, err
@@ -237,7 +237,7 @@ func openCatalog(home gateway.Home, l lorePacks) (*pack.Catalog, []packFinding, 
 
 // examinePacks says what of packs and trusted keys is not as the ledger has it. A pack that does not load is missing to
 // whoever calls it.
-func examinePacks(home gateway.Home, s status) (list []finding) {
+func examinePacks(home wire.Home, s status) (list []finding) {
 	const name = "packs"
 	found := s.Packed
 	if !s.Running && ledger.Begun(home.Ledger()) {

@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -31,7 +32,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	s := &shop{t: t}
-	home := gateway.Home(filepath.Join(t.TempDir(), "home"))
+	home := wire.Home(filepath.Join(t.TempDir(), "home"))
 	if err := home.Create(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func newShop(t *testing.T) *shop {
 }
 
 func (s *shop) act(verb gateway.Verb, args map[string]any) error {
-	_, err := verb(s.t.Context(), gateway.Query{Args: args, Operator: gateway.Env}, bailey.Call{})
+	_, err := verb(s.t.Context(), wire.Query{Args: args, Operator: wire.Env}, bailey.Call{})
 	return err
 }
 
@@ -78,7 +79,7 @@ func (s *shop) installs(path string, more ...string) error {
 	path, err := filepath.Abs(path)
 	s.must(err)
 	args := map[string]any{"path": path, "dev": slices.Contains(more, "dev"), "downgrade": slices.Contains(more, "downgrade")}
-	seen, err := s.look(s.t.Context(), gateway.Query{Args: args}, bailey.Call{})
+	seen, err := s.look(s.t.Context(), wire.Query{Args: args}, bailey.Call{})
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func TestInstallWhatWasShown(t *testing.T) {
 	s.must(s.trusts("author.pub"))
 	file := filepath.Join(t.TempDir(), "b.baileypack")
 	s.must(copyTo(bundled+"demo-0.9.0.baileypack", file))
-	seen, err := s.look(t.Context(), gateway.Query{Args: map[string]any{"path": file}}, bailey.Call{})
+	seen, err := s.look(t.Context(), wire.Query{Args: map[string]any{"path": file}}, bailey.Call{})
 	s.must(err)
 	shown := seen.(packProposal).Digest
 	s.must(copyTo(bundled+"demo-1.0.0.baileypack", file))

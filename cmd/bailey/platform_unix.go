@@ -5,8 +5,6 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -17,22 +15,6 @@ const (
 	noFollow = syscall.O_NOFOLLOW
 	tooWide  = 0o077 // bits of a mode that let others at a file
 )
-
-// detach puts a gateway into a session of its own and gives it the descriptor ready, as the number it returns.
-func detach(cmd *exec.Cmd, ready *os.File) (string, error) {
-	cmd.ExtraFiles = []*os.File{ready}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return "3", nil
-}
-
-// inherited is the descriptor that detach gave, nil when number says none.
-func inherited(number string) *os.File {
-	if number != "3" {
-		return nil
-	}
-	syscall.CloseOnExec(3)
-	return os.NewFile(3, "ready")
-}
 
 // nobodyListens tells an error of connect(2) from a socket without a listener.
 func nobodyListens(err error) bool {

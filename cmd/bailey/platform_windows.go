@@ -3,36 +3,12 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 )
 
 // There is nothing to ask for: pipes have no names in directories, and openers look at links by themselves. Modes say nothing.
 const noWait, noFollow, tooWide = 0, 0, 0
-
-// detach lets a gateway live without the client's console and gives it the handle ready, as the number it returns.
-func detach(cmd *exec.Cmd, ready *os.File) (string, error) {
-	const detachedProcess = 0x8 // DETACHED_PROCESS, CreateProcess
-	handle := syscall.Handle(ready.Fd())
-	if err := syscall.SetHandleInformation(handle, syscall.HANDLE_FLAG_INHERIT, syscall.HANDLE_FLAG_INHERIT); err != nil {
-		return "", os.NewSyscallError("SetHandleInformation", err)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | detachedProcess,
-		AdditionalInheritedHandles: []syscall.Handle{handle}}
-	return strconv.FormatUint(uint64(handle), 10), nil
-}
-
-// inherited is the handle that detach gave, nil when number says none. It goes no further.
-func inherited(number string) *os.File {
-	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || syscall.SetHandleInformation(syscall.Handle(n), syscall.HANDLE_FLAG_INHERIT, 0) != nil {
-		return nil
-	}
-	return os.NewFile(uintptr(n), "ready")
-}
 
 // nobodyListens tells an error of connect from a socket without a listener.
 func nobodyListens(err error) bool {

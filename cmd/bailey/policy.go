@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 )
 
 func (a *app) policyVerb() *cobra.Command {
@@ -26,7 +26,7 @@ and what the policy of now would say about the same call.`,
 			if id := bailey.ReceiptID(args[0]); possible(id) {
 				return a.explainReceipt(cmd.Context(), id, len(inputs) > 0)
 			}
-			q := gateway.Query{Verb: "explain", Call: &gateway.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
+			q := wire.Query{Verb: "explain", Call: &wire.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
 			return look(cmd.Context(), a, q, func(e policy.Explanation) { fmt.Fprintln(a.stdout, e) })
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 )
 
 // proposed is a policy that would be applied, beside the one in force.
@@ -90,7 +91,7 @@ func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, sign
 		query["signature"] = text
 	}
 	var p proposed
-	if err := c.Look(ctx, gateway.Query{Verb: "policy.compare", Args: query}, &p); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: "policy.compare", Args: query}, &p); err != nil {
 		return err
 	}
 	if p.Differs {
@@ -119,7 +120,7 @@ func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, sign
 }
 
 // policyDirOf is the directory that was named, or the home's own, absolute.
-func policyDirOf(home gateway.Home, args []string) (string, error) {
+func policyDirOf(home wire.Home, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return filepath.Join(string(home), "policy"), nil
@@ -179,7 +180,7 @@ func counts(n int, noun string) string {
 }
 
 // propose reads what a query names, and holds it against what is in force.
-func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
+func (r *rulebook) propose(q wire.Query) (p proposed, e edition, err error) {
 	p.Dir = text(q.Args, "dir")
 	files := policyFiles{Rules: rules(r.bare)}
 	if p.Dir != "" {
@@ -217,7 +218,7 @@ func (r *rulebook) propose(q gateway.Query) (p proposed, e edition, err error) {
 }
 
 // compare is a look: what a policy would change.
-func (r *rulebook) compare(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (r *rulebook) compare(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, _, err := r.propose(q)
@@ -225,7 +226,7 @@ func (r *rulebook) compare(_ context.Context, q gateway.Query, _ bailey.Call) (a
 }
 
 // apply is the act. What is applied has to be what was shown, and what it was held against still in force.
-func (r *rulebook) apply(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (r *rulebook) apply(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, e, err := r.propose(q)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 )
 
 // reconsidered is a call that was decided, and what the policy of now would say about it.
@@ -42,12 +42,12 @@ func (a *app) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	if err := begun(); err != nil {
 		return err
 	}
-	q := gateway.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
+	q := wire.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
 	return a.patiently(func() error { return look(ctx, a, q, func(r reconsidered) { fmt.Fprintln(a.stdout, r) }) })
 }
 
 // reconsider answers `policy explain` of a receipt.
-func (s *stack) reconsider(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) reconsider(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	found, err := s.receipt(ctx, q, from)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -50,7 +50,7 @@ effect, and no gateway is needed.`,
 }
 
 func (a *app) checkPolicy(args []string) (c checked, err error) {
-	home, err := gateway.FindHome()
+	home, err := wire.FindHome()
 	if err != nil {
 		return c, err
 	}
@@ -91,7 +91,7 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 				return err
 			}
 			var now policyText
-			if err := c.Look(cmd.Context(), gateway.Query{Verb: "policy.show"}, &now); err != nil {
+			if err := c.Look(cmd.Context(), wire.Query{Verb: "policy.show"}, &now); err != nil {
 				return err
 			}
 			names, err := writePolicy(dir, now.Files)
@@ -153,7 +153,7 @@ func (a *app) policyShow() *cobra.Command {
 as apply printed it, or of its rules, as receipts have it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := gateway.Query{Verb: "policy.show"}
+			q := wire.Query{Verb: "policy.show"}
 			if len(args) == 1 {
 				q.Args = map[string]any{"digest": args[0]}
 			}
@@ -167,7 +167,7 @@ as apply printed it, or of its rules, as receipts have it.`,
 }
 
 // show is a look: the files of a policy.
-func (r *rulebook) show(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (r *rulebook) show(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	out := policyText{appliedPolicy: r.Applied()}
 	files := r.now.Load().files
 	if digest := text(q.Args, "digest"); digest != "" {

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -51,7 +51,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 			if len(args) > 1 {
 				return &bailey.Error{Kind: bailey.Invalid, Message: "two directories of rules are named", Hint: "name one, as DIR or with --with"}
 			}
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}

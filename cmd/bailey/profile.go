@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // profilesLook lists the profiles, profileCompare says what a use would change.
@@ -49,7 +50,7 @@ func (a *app) profileList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The profiles, and which are in use", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: profilesLook}, func(l profileList) {
+			return look(cmd.Context(), a, wire.Query{Verb: profilesLook}, func(l profileList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, p := range l.Profiles {
 					fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, profileState(p), cell(profileSays(p)))
@@ -100,7 +101,7 @@ func (a *app) profileShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.Look(cmd.Context(), gateway.Query{Verb: profilesLook}, &l); err != nil {
+			if err := c.Look(cmd.Context(), wire.Query{Verb: profilesLook}, &l); err != nil {
 				return err
 			}
 			at := slices.IndexFunc(l.Profiles, func(p gateway.ProfileState) bool { return p.Name == args[0] })
@@ -155,7 +156,7 @@ func (a *app) useProfiles(ctx context.Context, names []string, yes bool) error {
 	listed, _ := json.Marshal(append([]string{}, names...)) // strings
 	query := map[string]any{"names": string(listed)}
 	var p profileChange
-	if err := c.Look(ctx, gateway.Query{Verb: profileCompare, Args: query}, &p); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: profileCompare, Args: query}, &p); err != nil {
 		return err
 	}
 	if p.Differs {
@@ -201,7 +202,7 @@ func (p profileChange) words() string {
 }
 
 // listProfiles is the look.
-func (s *stack) listProfiles(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) listProfiles(context.Context, wire.Query, bailey.Call) (any, error) {
 	states, err := s.shelf.profiles.States()
 	stack := s.shelf.profiles.InForce()
 	l := profileList{OK: true, InUse: append([]string{}, stack.Names()...), Profiles: states}
@@ -212,7 +213,7 @@ func (s *stack) listProfiles(context.Context, gateway.Query, bailey.Call) (any, 
 }
 
 // compareProfiles is the look before a use.
-func (s *stack) compareProfiles(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) compareProfiles(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	names, err := wordsOf(q, "names")
 	if err != nil {
 		return nil, err
@@ -254,7 +255,7 @@ func profilesText(u gateway.InUse) string {
 }
 
 // wordsOf is a list in a query.
-func wordsOf(q gateway.Query, key string) (list []string, err error) {
+func wordsOf(q wire.Query, key string) (list []string, err error) {
 	if err = json.Unmarshal([]byte(text(q.Args, key)), &list); err != nil {
 		err = &bailey.Error{Kind: bailey.Invalid, Message: key + " is a list of words", Err: err}
 	}
@@ -262,7 +263,7 @@ func wordsOf(q gateway.Query, key string) (list []string, err error) {
 }
 
 // applyProfiles is the act.
-func (s *stack) applyProfiles(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) applyProfiles(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	names, err := wordsOf(q, "names")
 	if err != nil {
 		return nil, err
@@ -324,7 +325,7 @@ func (p *profileStatus) cure() string {
 }
 
 // examineProfiles is the doctor's finding about the profiles in use. Without a gateway it opens what the next one would.
-func examineProfiles(home gateway.Home, s status) []finding {
+func examineProfiles(home wire.Home, s status) []finding {
 	const name, tried = "profiles", "held what is in use against its files"
 	if !s.Running && ledger.Begun(home.Ledger()) {
 		l, err := recalled(home)

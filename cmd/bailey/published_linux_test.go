@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/mcp"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -134,11 +134,11 @@ func TestNotAsPromised(t *testing.T) {
 	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "promises: /: a list of 1 is not an object") || string(res.Stdout) != "[1]\n" {
 		t.Errorf("%v, %q", res.Err, res.Stdout)
 	}
-	reply := gateway.NewReply(res)
+	reply := wire.NewReply(res)
 	if reply.OK || reply.Result == nil || reply.Result.Stdout != "[1]\n" || reply.Result.Structured != nil || replyCode(reply) != exitTool {
 		t.Errorf("%+v", reply)
 	}
-	reply = gateway.NewReply(try(t, s, "jq.filter-file", dir, map[string]any{"stdin": "data.json"}))
+	reply = wire.NewReply(try(t, s, "jq.filter-file", dir, map[string]any{"stdin": "data.json"}))
 	if b, err := json.Marshal(reply); err != nil || !strings.Contains(string(b), `"structured":{"b":[1,2]}`) {
 		t.Errorf("%s, %v", b, err)
 	}

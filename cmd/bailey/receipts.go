@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // receiptRow is a receipt in a list.
@@ -111,7 +111,7 @@ func (a *app) receiptsVerb() *cobra.Command {
 				page, err := r.Find(cmd.Context(), f)
 				return newReceiptList(page), err
 			}
-			return receiptsFrom(cmd.Context(), a, dir, gateway.Query{Verb: "receipts", Args: filterArgs(f)}, copied, a.listed)
+			return receiptsFrom(cmd.Context(), a, dir, wire.Query{Verb: "receipts", Args: filterArgs(f)}, copied, a.listed)
 		},
 	}
 	w.flags(list)
@@ -139,7 +139,7 @@ func (a *app) showVerb() *cobra.Command {
 				}
 				return shownReceipt{Record: page.Records[0]}, nil
 			}
-			q := gateway.Query{Verb: "receipt", Args: map[string]any{"id": id}}
+			q := wire.Query{Verb: "receipt", Args: map[string]any{"id": id}}
 			return receiptsFrom(cmd.Context(), a, dir, q, copied, func(r shownReceipt) { fmt.Fprintln(a.stdout, indentValue(r)) })
 		},
 	}

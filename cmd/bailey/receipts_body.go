@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // forgetAct is the operator verb of `receipts forget`.
@@ -105,7 +105,7 @@ func (a *app) forget(ctx context.Context, id string, yes bool) error {
 	return nil
 }
 
-func (s *stack) forget(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) forget(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return s.ledger.Forget(ctx, ledger.Forgotten{
 		Receipt: bailey.ReceiptID(text(q.Args, "id")), Operator: string(q.Operator), Person: from.Principal.Person})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // copyFlag names a directory to look into instead of the home's ledger.
@@ -21,7 +21,7 @@ func copyFlag(cmd *cobra.Command, dir *string) {
 
 // begun refuses to look into a home that has no ledger: a gateway would begin one there, and find nothing in it.
 func begun() error {
-	home, err := gateway.FindHome()
+	home, err := wire.FindHome()
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (a *app) reader(dir string) (*ledger.Reader, error) {
 		if err := begun(); err != nil {
 			return nil, err
 		}
-		home, err := gateway.FindHome()
+		home, err := wire.FindHome()
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (a *app) patiently(do func() error) error {
 }
 
 // receiptsFrom looks receipts up where dir says. By the gateway its index answers, and of a copy the copy.
-func receiptsFrom[T any](ctx context.Context, a *app, dir string, q gateway.Query, copied func(*ledger.Reader) (T, error), inWords func(T)) error {
+func receiptsFrom[T any](ctx context.Context, a *app, dir string, q wire.Query, copied func(*ledger.Reader) (T, error), inWords func(T)) error {
 	if dir == "" {
 		if err := begun(); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // redaction is the words of `bailey redact`.
@@ -68,8 +69,8 @@ what comes out before you give it away.`,
 }
 
 // query checks that the words go together.
-func (r redaction) query() (gateway.RedactQuery, error) {
-	q := gateway.RedactQuery{Mode: gateway.Hide, Session: bailey.SessionID(r.session)}
+func (r redaction) query() (wire.RedactQuery, error) {
+	q := wire.RedactQuery{Mode: wire.Hide, Session: bailey.SessionID(r.session)}
 	why, cure := "", ""
 	switch {
 	case len(r.words) > 0:
@@ -85,11 +86,11 @@ func (r redaction) query() (gateway.RedactQuery, error) {
 	case r.yes && !r.restore:
 		why, cure = "--yes is for --restore", "leave it out"
 	case r.restore:
-		q.Mode = gateway.Restore
+		q.Mode = wire.Restore
 	case r.report:
-		q.Mode = gateway.Report
+		q.Mode = wire.Report
 	case r.lines:
-		q.Mode = gateway.Lines
+		q.Mode = wire.Lines
 	}
 	if why != "" {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: cure}
@@ -112,7 +113,7 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	if err != nil {
 		return err
 	}
-	var op gateway.Operator
+	var op wire.Operator
 	if r.restore {
 		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
 			return err
@@ -126,7 +127,7 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	defer stop()
 	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
 	defer stop()
-	done, err := c.Redact(flow, q, op, in, out)
+	done, err := gateway.Redact(flow, c, q, op, in, out)
 	if err == nil || done.Fault != nil {
 		err = cmp.Or(err, a.summed(r, done))
 	}
@@ -148,9 +149,9 @@ func (a *app) summed(r redaction, done gateway.Redacted) error {
 }
 
 // mayRestore asks for a session that is there, and for a person who wants it.
-func mayRestore(ctx context.Context, c *gateway.Client, id bailey.SessionID, yes bool) (gateway.Operator, error) {
+func mayRestore(ctx context.Context, c *wire.Client, id bailey.SessionID, yes bool) (wire.Operator, error) {
 	var s gateway.KeptSession
-	if err := c.Look(ctx, gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Texts, "text"))

@@ -21,8 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // profiled is the program, and at its end it says on stderr how many allocations package redact made.
@@ -118,15 +119,15 @@ func TestKeptAreNotListed(t *testing.T) {
 	y := newYard(t)
 	_, id := y.session("from 10.1.2.3")
 	_, second := y.session("from 10.1.2.4")
-	c := &gateway.Client{Home: y.home}
+	c := &wire.Client{Home: y.home}
 	for _, args := range []map[string]any{nil, {"session": ""}, {"session": "s-"}, {"session": "*"}, {"session": []any{}}} {
 		var got any
-		if err := c.Look(t.Context(), gateway.Query{Verb: keptLook, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
+		if err := c.Look(t.Context(), wire.Query{Verb: keptLook, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
 			t.Errorf("%v: %v, %v", args, got, err)
 		}
 	}
 	var one any
-	err := c.Look(t.Context(), gateway.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &one)
+	err := c.Look(t.Context(), wire.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &one)
 	if m, ok := one.(map[string]any); err != nil || !ok || m["texts"] != 1.0 || len(m) != 3 {
 		t.Errorf("%v, %v", one, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"bailey/internal/gateway"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // ruleLines are the rules of one's own, a line each: what an operator compares before they hold. None hides its
@@ -93,7 +93,7 @@ func ruleCounts(c redact.Config) string {
 }
 
 // examineRedaction is a finding about rules of one's own, none where there are none.
-func examineRedaction(home gateway.Home, s status) []finding {
+func examineRedaction(home wire.Home, s status) []finding {
 	const name = "redaction"
 	c := s.Redaction
 	if !s.Running {

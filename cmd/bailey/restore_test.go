@@ -14,10 +14,10 @@ import (
 	"testing/fstest"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -284,7 +284,7 @@ func TestBuiltInAcceptsSecretOfKnownKinds(t *testing.T) {
 // restoredBy reads what the receipt says was given back.
 func restoredBy(t *testing.T, s *stack, id bailey.ReceiptID) []string {
 	t.Helper()
-	v, err := s.receipt(t.Context(), gateway.Query{Args: map[string]any{"id": string(id)}}, bailey.Call{})
+	v, err := s.receipt(t.Context(), wire.Query{Args: map[string]any{"id": string(id)}}, bailey.Call{})
 	if err != nil {
 		t.Fatal(err)
 	}

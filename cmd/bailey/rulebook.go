@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -26,17 +27,17 @@ const policyEvent = "policy.apply"
 
 // appliedPolicy is the policy that an operator applied last. The zero one is the starter policy, built in.
 type appliedPolicy struct {
-	Digest   string           `json:"digest"`        // of all its files, see policyFiles
-	Policy   string           `json:"policy"`        // of the rules, as receipts have it
-	Dir      string           `json:"dir,omitempty"` // where they lay
-	Rules    int              `json:"rules"`         // how many
-	Tests    int              `json:"tests"`         // that passed
-	Budgets  int              `json:"budgets"`
-	Signer   *policySigner    `json:"signer,omitempty"` // who signed the digest
-	At       time.Time        `json:"at,omitzero"`
-	Since    []budgetSince    `json:"budgetsSince,omitempty"`
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Digest   string        `json:"digest"`        // of all its files, see policyFiles
+	Policy   string        `json:"policy"`        // of the rules, as receipts have it
+	Dir      string        `json:"dir,omitempty"` // where they lay
+	Rules    int           `json:"rules"`         // how many
+	Tests    int           `json:"tests"`         // that passed
+	Budgets  int           `json:"budgets"`
+	Signer   *policySigner `json:"signer,omitempty"` // who signed the digest
+	At       time.Time     `json:"at,omitzero"`
+	Since    []budgetSince `json:"budgetsSince,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // budgetSince is when a budget began to count: when it was first applied as it counts now.
@@ -65,7 +66,7 @@ type edition struct {
 // rulebook is the policy in force. The files of a home's policy are read when an operator applies them, never because
 // they changed; what was applied is kept beside the ledger by its digest, which the ledger has.
 type rulebook struct {
-	home    gateway.Home
+	home    wire.Home
 	catalog *pack.Catalog   // guarded by mu once it is open
 	actions []policy.Action // of that
 	bare    bool
@@ -286,7 +287,7 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	root, err := r.home.Dir(keptPolicies)
+	root, err := gateway.OpenDir(r.home, keptPolicies)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}

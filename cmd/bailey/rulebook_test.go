@@ -24,6 +24,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -37,7 +38,7 @@ func bookForTest(t *testing.T, last appliedPolicy) (*rulebook, *[]appliedPolicy)
 	}
 	var noted []appliedPolicy
 	r, err := openRulebook(&rulebook{
-		home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler),
+		home: wire.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler),
 		signers: func() []string { return nil },
 		note: func(_ context.Context, kind string, data any) error {
 			if kind != policyEvent {
@@ -67,8 +68,8 @@ func rulesIn(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func asksFor(dir, digest, base string) gateway.Query {
-	return gateway.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: gateway.Env}
+func asksFor(dir, digest, base string) wire.Query {
+	return wire.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: wire.Env}
 }
 
 // TestPolicyDirIsAPipe: a pipe in place of the directory, or of the one that was applied, holds nobody up.
@@ -165,7 +166,7 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{Principal: bailey.Principal{Person: "ada"}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != gateway.Env || n[0].Person != "ada" || !reflect.DeepEqual(n[0], r.Applied()) {
+	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != wire.Env || n[0].Person != "ada" || !reflect.DeepEqual(n[0], r.Applied()) {
 		t.Errorf("%+v", n)
 	}
 	if f, err := r.kept(p.Digest); err != nil || f.digest() != p.Digest {
@@ -319,7 +320,7 @@ func TestSignerIsAsked(t *testing.T) {
 	r.signers = func() []string {
 		return []string{"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}
 	}
-	for name, q := range map[string]gateway.Query{"unsigned": asksFor(dir, seen.(proposed).Digest, ""), "built in": asksFor("", seen.(proposed).Digest, "")} {
+	for name, q := range map[string]wire.Query{"unsigned": asksFor(dir, seen.(proposed).Digest, ""), "built in": asksFor("", seen.(proposed).Digest, "")} {
 		if _, err := r.compare(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s is shown: %v", name, err)
 		}
@@ -439,7 +440,7 @@ func TestStopReason(t *testing.T) {
 	for _, c := range []struct{ reason, want string }{
 		{"it reads ghp_" + strings.Repeat("a1B2", 9), "it reads [REDACTED_"}, {strings.Repeat("x", 2*maxKillReason+1), ""},
 	} {
-		if _, err := s.stop(gone, gateway.Query{Args: map[string]any{"reason": c.reason}}, bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}); err != nil {
+		if _, err := s.stop(gone, wire.Query{Args: map[string]any{"reason": c.reason}}, bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}); err != nil {
 			t.Fatal(err)
 		}
 		if k := s.kill.State(); !k.On() || !strings.HasPrefix(k.Reason, c.want) || len(k.Reason) > maxKillReason || strings.Contains(k.Reason, "ghp_") {
@@ -458,7 +459,7 @@ func TestBudgetsOfManyCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeReceipts(t, filepath.Join(home, "ledger"), 1500)
-	s := &stack{log: slog.New(slog.DiscardHandler), home: gateway.Home(home), since: time.Now()}
+	s := &stack{log: slog.New(slog.DiscardHandler), home: wire.Home(home), since: time.Now()}
 	t.Cleanup(s.close)
 	var err error
 	if s.workspaces, err = s.spine(s.home, nil); err != nil {
@@ -482,7 +483,7 @@ func TestStockKeepsTheRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := openRulebook(&rulebook{home: gateway.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}, appliedPolicy{})
+	r, err := openRulebook(&rulebook{home: wire.Home(t.TempDir()), catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}, appliedPolicy{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,15 +6,16 @@ import (
 	"strings"
 	"syscall"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 func (a *app) runVerb() *cobra.Command {
 	var inputs []string
-	var call gateway.CallQuery
+	var call wire.CallQuery
 	cmd := &cobra.Command{
 		Use:   "run CAPABILITY [-i key=value]...",
 		Short: "Make one call through the gate",
@@ -75,7 +76,7 @@ func parseInputs(pairs []string) (map[string]any, error) {
 }
 
 // report prints a call's reply and turns it into an exit code.
-func (a *app) report(r gateway.Reply) error {
+func (a *app) report(r wire.Reply) error {
 	switch {
 	case a.json:
 		if err := a.print(r); err != nil {
@@ -116,7 +117,7 @@ func (a *app) report(r gateway.Reply) error {
 	return nil
 }
 
-func word(r gateway.Reply) string {
+func word(r wire.Reply) string {
 	if r.ApprovalRequired {
 		return "approval needed"
 	}
@@ -124,7 +125,7 @@ func word(r gateway.Reply) string {
 }
 
 // replyCode is the one table from a call's result to an exit code.
-func replyCode(r gateway.Reply) int {
+func replyCode(r wire.Reply) int {
 	switch {
 	case r.OK:
 		return exitOK

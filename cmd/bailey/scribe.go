@@ -8,8 +8,8 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // recall reads from a ledger's end until it knows what is remembered: to the newest lore that was written down whole, or
@@ -51,7 +51,7 @@ func (r *recall) lore() (lore, error) {
 }
 
 // recalled reads what a gateway would remember from the ledger of a home without one.
-func recalled(home gateway.Home) (lore, error) {
+func recalled(home wire.Home) (lore, error) {
 	r := newRecall()
 	if err := ledger.Backward(home.Ledger(), r); err != nil {
 		return lore{}, err

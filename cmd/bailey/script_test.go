@@ -27,9 +27,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // TestMain makes this test binary the program bailey as well: scripts run it, it starts itself as the
@@ -141,7 +141,7 @@ func forge(ts *testscript.TestScript, _ bool, args []string) {
 
 // kill9 kills the home's gateway without a chance to tidy up.
 func kill9(ts *testscript.TestScript, _ bool, _ []string) {
-	conn, err := peer.Dial(gateway.Home(ts.Getenv("BAILEY_HOME")).Socket())
+	conn, err := peer.Dial(wire.Home(ts.Getenv("BAILEY_HOME")).Socket())
 	ts.Check(err)
 	defer conn.Close()
 	ts.Check(syscall.Kill(conn.PID, syscall.SIGKILL))

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // searchRow is a capability that was found.
@@ -38,7 +39,7 @@ func (a *app) searchVerb() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := gateway.Query{Verb: "search", Args: map[string]any{"words": strings.Join(args, " "), "limit": limit}}
+			q := wire.Query{Verb: "search", Args: map[string]any{"words": strings.Join(args, " "), "limit": limit}}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -68,7 +69,7 @@ func (a *app) found(l searchList) error {
 	return w.Flush()
 }
 
-func (s *stack) search(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) search(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	out := searchList{Capabilities: []searchRow{}}
 	stack := s.shelf.profiles.InForce()
 	for _, m := range s.shelf.Catalog().Search(text(q.Args, "words"), number(q.Args, "limit")) {

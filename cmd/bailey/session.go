@@ -7,10 +7,11 @@ import (
 	"io"
 	"os"
 
+	"bailey/internal/wire"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // sessionVerb is nobody's in particular: who may call may have its calls belong together.
@@ -36,15 +37,15 @@ taken up again in it, after the gateway has ended too. Without it each bailey ru
 The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: sessionVerb}, func(b ownSession) {
-				fmt.Fprintf(a.stdout, "export %s=%s\n", gateway.SessionVariable, b.Bearer)
+			return look(cmd.Context(), a, wire.Query{Verb: sessionVerb}, func(b ownSession) {
+				fmt.Fprintf(a.stdout, "export %s=%s\n", wire.SessionVariable, b.Bearer)
 			})
 		},
 	}
 }
 
 // session is a look for everybody.
-func (s *stack) session(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) session(ctx context.Context, _ wire.Query, from bailey.Call) (any, error) {
 	bearer, id, err := s.sessions.Issue(ctx, from.Principal)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (s *stack) session(ctx context.Context, _ gateway.Query, from bailey.Call) 
 // keptClient is a client whose MCP connections are of one session, whichever gateway they lead to: that of the environment, or
 // one of its own. Its own it begins anew once that has ended; the environment's is the user's to begin.
 type keptClient struct {
-	*gateway.Client
+	*wire.Client
 	own bool
 }
 
@@ -64,7 +65,7 @@ func (k *keptClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		fresh := k.Session == ""
 		if fresh {
 			var b ownSession
-			if err := k.Look(ctx, gateway.Query{Verb: sessionVerb}, &b); err != nil {
+			if err := k.Look(ctx, wire.Query{Verb: sessionVerb}, &b); err != nil {
 				return nil, err
 			}
 			k.Session, k.own = b.Bearer, true
@@ -78,4 +79,4 @@ func (k *keptClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 }
 
 // inSession is the bearer of the environment.
-func inSession() string { return os.Getenv(gateway.SessionVariable) }
+func inSession() string { return os.Getenv(wire.SessionVariable) }

@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -57,7 +58,7 @@ func (a *app) shimVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) shimChange(verb, short, event string, change func(gateway.Home, string) error) *cobra.Command {
+func (a *app) shimChange(verb, short, event string, change func(wire.Home, string) error) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
@@ -67,7 +68,7 @@ func (a *app) shimChange(verb, short, event string, change func(gateway.Home, st
 			if err != nil {
 				return err
 			}
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -106,7 +107,7 @@ func (a *app) shimListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the home's shims and how each stands", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -136,7 +137,7 @@ func (a *app) shimActivate() *cobra.Command {
 		Example: "  eval \"$(bailey shim activate bash)\"\n  bailey shim activate fish | source",
 		Args:    oneArg("a shell: bash, zsh or fish"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func (a *app) shimActivate() *cobra.Command {
 	}
 }
 
-func shimDir(home gateway.Home) string { return filepath.Join(string(home), "shims") }
+func shimDir(home wire.Home) string { return filepath.Join(string(home), "shims") }
 
 func activation(dir, shell string) (string, error) {
 	if strings.ContainsAny(dir, ":\\\n") {
@@ -170,7 +171,7 @@ func activation(dir, shell string) (string, error) {
 }
 
 // changeable refuses a name that is no file's, and one that stands for what somebody else put there.
-func changeable(home gateway.Home, tool string) error {
+func changeable(home wire.Home, tool string) error {
 	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
 	}
@@ -203,12 +204,12 @@ func interpreter(path string) (program string, ours bool, err error) {
 	return program, begun && ended && !strings.Contains(program, "\n"), nil
 }
 
-func installShim(home gateway.Home, tool string) error {
+func installShim(home wire.Home, tool string) error {
 	line, err := shimLine()
 	if err != nil {
 		return err
 	}
-	root, err := home.Dir("shims")
+	root, err := gateway.OpenDir(home, "shims")
 	if err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func shimLine() (string, error) {
 	return line, nil
 }
 
-func uninstallShim(home gateway.Home, tool string) error {
+func uninstallShim(home wire.Home, tool string) error {
 	err := os.Remove(filepath.Join(shimDir(home), tool))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no shim %q", tool), Hint: "bailey shim list has those there are"}
@@ -245,7 +246,7 @@ func uninstallShim(home gateway.Home, tool string) error {
 }
 
 // shims are those of the home, by name.
-func shims(home gateway.Home) ([]shim, error) {
+func shims(home wire.Home) ([]shim, error) {
 	list := []shim{}
 	entries, err := os.ReadDir(shimDir(home))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -291,7 +292,7 @@ func shims(home gateway.Home) ([]shim, error) {
 }
 
 // examineShims is the doctor's word on them; where there are none it has none.
-func examineShims(home gateway.Home) (found []finding) {
+func examineShims(home wire.Home) (found []finding) {
 	list, err := shims(home)
 	if err != nil {
 		return []finding{{"shims", warning, "read " + shimDir(home) + ": " + err.Error(), "chmod 700 it, or move it away"}}
@@ -310,7 +311,7 @@ func examineShims(home gateway.Home) (found []finding) {
 }
 
 // shimmed notes what an operator does with shims, before it is done. Only tools that a pack knows may be installed.
-func (s *stack) shimmed(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) shimmed(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	tools, err := lineOf(q.Args["tools"])
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -31,7 +31,7 @@ type meant struct {
 var prompts = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
 
 // mean finds the one capability that a command line means.
-func (s *stack) mean(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) mean(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	argv, err := lineOf(q.Args["argv"])
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func runAsTool(ctx context.Context, stop func(), path string, words []string) in
 // shimCode is the one table from an error to the exit code of a shim.
 func shimCode(err error) int {
 	switch {
-	case errors.Is(err, gateway.ErrUnreachable):
+	case errors.Is(err, wire.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, bailey.NotFound), errors.Is(err, bailey.Invalid):
 		return exitNoMatch
@@ -123,7 +123,7 @@ func (a *app) asTool(ctx context.Context, argv []string) (int, error) {
 	}
 	c.Waits = a.waits
 	var m meant
-	if err := c.Look(ctx, gateway.Query{Verb: shimLook, Args: map[string]any{"argv": argv}}, &m); err != nil {
+	if err := c.Look(ctx, wire.Query{Verb: shimLook, Args: map[string]any{"argv": argv}}, &m); err != nil {
 		return 0, err
 	}
 	if m.Reads {
@@ -132,7 +132,7 @@ func (a *app) asTool(ctx context.Context, argv []string) (int, error) {
 		}
 	}
 	out, errs := &counter{w: a.stdout}, &counter{w: a.stderr}
-	r, err := c.Call(ctx, gateway.CallQuery{Capability: m.Capability, Input: m.Input, Text: true, Wait: true, Shim: true}, out, errs)
+	r, err := c.Call(ctx, wire.CallQuery{Capability: m.Capability, Input: m.Input, Text: true, Wait: true, Shim: true}, out, errs)
 	if err != nil {
 		return 0, err
 	}

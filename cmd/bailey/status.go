@@ -17,6 +17,7 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // status is what `bailey status` shows. Without a gateway only Running, Home and Hint are there.
@@ -87,7 +88,7 @@ const (
 )
 
 // stopped is a status without a gateway.
-func stopped(home gateway.Home, hint string) status {
+func stopped(home wire.Home, hint string) status {
 	return status{Home: string(home), Hint: hint, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}
 }
 
@@ -99,7 +100,7 @@ agents: confined, hooked, or able to walk around the gate. That is found out by 
 gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 		PreRun: a.warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			home, err := gateway.FindHome()
+			home, err := wire.FindHome()
 			if err != nil {
 				return err
 			}
@@ -111,7 +112,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if callsSocket() == "" {
 				s, err = askStatus(cmd.Context(), home, statusPatience)
 			}
-			if err != nil && !errors.Is(err, gateway.ErrUnreachable) {
+			if err != nil && !errors.Is(err, wire.ErrUnreachable) {
 				return err
 			}
 			if err != nil {
@@ -134,13 +135,13 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 const statusPatience = 30 * time.Second
 
 // askStatus asks the running gateway. That there is none is an answer too.
-func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (status, error) {
+func askStatus(ctx context.Context, home wire.Home, patience time.Duration) (status, error) {
 	var s status
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := (&gateway.Client{Home: home}).Look(bounded, gateway.Query{Verb: "status"}, &s)
+	err := (&wire.Client{Home: home}).Look(bounded, wire.Query{Verb: "status"}, &s)
 	switch {
-	case errors.Is(err, gateway.ErrUnreachable) && nobodyListens(err):
+	case errors.Is(err, wire.ErrUnreachable) && nobodyListens(err):
 		return stopped(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
@@ -150,7 +151,7 @@ func askStatus(ctx context.Context, home gateway.Home, patience time.Duration) (
 }
 
 // status answers inside the gateway.
-func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) status(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	at, err := s.ledger.Stand()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (s *stack) status(ctx context.Context, q gateway.Query, _ bailey.Call) (any
 	}
 	out := status{
 		Running: true, Home: string(s.home), Policy: s.rules.Engine().Digest(), Packs: s.packs(),
-		Gateway: &gatewayStatus{PID: os.Getpid(), Version: version, Protocol: gateway.Protocol, Since: s.since.UTC()},
+		Gateway: &gatewayStatus{PID: os.Getpid(), Version: version, Protocol: wire.Protocol, Since: s.since.UTC()},
 		Ledger: &ledgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified, Segments: at.Segments, Entries: at.Entries,
 			Open: at.Open, Head: at.Head.String(), Durable: frail == "", Frail: frail},
 		Cage: newCageStatus(s.cages.Diagnose(ctx)),

@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 const agentRotateAct, agentsLook, tokensLook = "agent.rotate", "agents", "tokens"
@@ -87,7 +88,7 @@ func (a *app) agentListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The agents that are known", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: agentsLook}, func(l agentList) {
+			return look(cmd.Context(), a, wire.Query{Verb: agentsLook}, func(l agentList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, g := range l.Agents {
 					fmt.Fprintf(w, "%s\tsince %s\n", cell(g.Name), g.At.Format(time.RFC3339))
@@ -150,7 +151,7 @@ func (a *app) tokenListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The tokens, and which count", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(cmd.Context(), a, gateway.Query{Verb: tokensLook}, func(l tokenList) {
+			return look(cmd.Context(), a, wire.Query{Verb: tokensLook}, func(l tokenList) {
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, t := range l.Tokens {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, cell(t.Agent), tokenState(t, time.Now()), cmp.Or(strings.Join(t.Scope, ","), "all"))
@@ -228,12 +229,12 @@ func (a *app) issue(ctx context.Context, words, verb string, g granting) error {
 	fmt.Fprintf(a.stderr, `bailey: this is the token %s of %s, until %s, shown this once
 bailey: bailey run, serve and shims take it from %s in the agent's environment; over HTTP it is the header
 bailey:   Authorization: Bearer TOKEN
-`, t.ID, cell(t.Agent), t.Expires.Format(time.RFC3339), gateway.TokenVariable)
+`, t.ID, cell(t.Agent), t.Expires.Format(time.RFC3339), wire.TokenVariable)
 	return nil
 }
 
 // grantOf reads what a query asks for.
-func grantOf(q gateway.Query, from bailey.Call) gateway.Grant {
+func grantOf(q wire.Query, from bailey.Call) gateway.Grant {
 	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), gateway.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
 	if scope := text(q.Args, "scope"); scope != "" {
 		g.Scope = strings.Split(scope, ",")
@@ -245,32 +246,32 @@ func issuedAs(bearer string, t gateway.Token, err error) (any, error) {
 	return issuedToken{OK: true, Token: t, Bearer: bearer}, err
 }
 
-func (s *stack) agentAdd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) agentAdd(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return issuedAs(s.agents.Add(ctx, grantOf(q, from)))
 }
 
-func (s *stack) agentRotate(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) agentRotate(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return issuedAs(s.agents.Rotate(ctx, grantOf(q, from), time.Duration(number(q.Args, "overlap"))*time.Second))
 }
 
-func (s *stack) tokenAdd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) tokenAdd(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return issuedAs(s.agents.Issue(ctx, grantOf(q, from)))
 }
 
-func (s *stack) agentRemove(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) agentRemove(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	name := text(q.Args, "agent")
 	return map[string]any{"ok": true, "agent": name}, s.agents.Remove(ctx, name, q.Operator, from.Principal.Person)
 }
 
-func (s *stack) tokenRevoke(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) tokenRevoke(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return s.agents.Revoke(ctx, text(q.Args, "id"), q.Operator, from.Principal.Person)
 }
 
-func (s *stack) listAgents(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) listAgents(context.Context, wire.Query, bailey.Call) (any, error) {
 	return agentList{s.agents.Names()}, nil
 }
 
-func (s *stack) listTokens(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) listTokens(context.Context, wire.Query, bailey.Call) (any, error) {
 	all := s.agents.List()
 	for i := range all {
 		all[i].Hash = "" // nobody needs it

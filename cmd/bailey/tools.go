@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/mcp"
+	"bailey/internal/wire"
 )
 
 // toolsLook has the definitions of the tools that an agent would be told of.
@@ -27,7 +27,7 @@ The capability of a tool is its name with the first _ as a dot. A call of it is:
 bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := gateway.Query{Verb: toolsLook, Args: map[string]any{"format": format}}
+			q := wire.Query{Verb: toolsLook, Args: map[string]any{"format": format}}
 			return look(cmd.Context(), a, q, func(tools json.RawMessage) { fmt.Fprintln(a.stdout, indent(tools)) })
 		},
 	}
@@ -37,6 +37,6 @@ bailey capabilities search --json`,
 	return cmd
 }
 
-func (s *stack) exportTools(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) exportTools(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return mcp.Export(doorOfMCP{s}.Tools(ctx, from.Principal), text(q.Args, "format"))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/tui"
+	"bailey/internal/wire"
 )
 
 func (a *app) tuiVerb() *cobra.Command {
@@ -36,7 +36,7 @@ are words. Every dialog begins at No.`,
 				return err
 			}
 			desk := &tuiDesk{app: a, home: c.Home, yes: yes}
-			if err := c.Look(cmd.Context(), gateway.Query{Verb: nowLook}, &present{}); err != nil { // the first look starts a gateway
+			if err := c.Look(cmd.Context(), wire.Query{Verb: nowLook}, &present{}); err != nil { // the first look starts a gateway
 				return err
 			}
 			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: yes}

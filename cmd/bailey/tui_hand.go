@@ -8,6 +8,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/tui"
+	"bailey/internal/wire"
 )
 
 // act does what an operator may, by the right that whoever sits here has.
@@ -64,5 +65,5 @@ func (d *tuiDesk) Resume(ctx context.Context) (string, error) {
 
 // Wake starts a gateway where none answers. What it says meanwhile is for nobody: there is a screen.
 func (d *tuiDesk) Wake(ctx context.Context) error {
-	return (&gateway.Client{Home: d.home, Start: spawn}).Look(ctx, gateway.Query{Verb: nowLook}, &present{})
+	return (&wire.Client{Home: d.home, Start: spawn}).Look(ctx, wire.Query{Verb: nowLook}, &present{})
 }

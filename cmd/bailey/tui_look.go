@@ -13,6 +13,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/tui"
+	"bailey/internal/wire"
 )
 
 // nowLook is the look that a screen repeats: what may change by itself, and nothing that takes work to find out.
@@ -26,8 +27,8 @@ type present struct {
 	Killed *gateway.Killed    `json:"killed,omitempty"`
 }
 
-func (s *stack) present(ctx context.Context, _ gateway.Query, from bailey.Call) (any, error) {
-	list, err := s.approvals(ctx, gateway.Query{}, from)
+func (s *stack) present(ctx context.Context, _ wire.Query, from bailey.Call) (any, error) {
+	list, err := s.approvals(ctx, wire.Query{}, from)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +49,14 @@ const shownRefusals = 32
 // tuiDesk is what the terminal UI sees and does: looks and acts of the gateway. Looking starts none.
 type tuiDesk struct {
 	app  *app
-	home gateway.Home
+	home wire.Home
 	yes  bool
 }
 
-func (d *tuiDesk) client() *gateway.Client { return &gateway.Client{Home: d.home} }
+func (d *tuiDesk) client() *wire.Client { return &wire.Client{Home: d.home} }
 
 func (d *tuiDesk) look(ctx context.Context, verb string, args map[string]any, out any) error {
-	return d.client().Look(ctx, gateway.Query{Verb: verb, Args: args}, out)
+	return d.client().Look(ctx, wire.Query{Verb: verb, Args: args}, out)
 }
 
 func (d *tuiDesk) Now(ctx context.Context) (tui.Now, error) {

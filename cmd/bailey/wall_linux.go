@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // wallTrials are the ways out of a wall, those first whose trial leaves nothing behind. A process is confined when each is
@@ -54,12 +55,12 @@ func wallHomes() []string {
 
 // tryGateway looks for a home of Bailey's, and for the socket in it that takes operator verbs.
 func tryGateway(context.Context, string) trial {
-	var list []gateway.Home
-	if home, err := gateway.FindHome(); err == nil {
+	var list []wire.Home
+	if home, err := wire.FindHome(); err == nil {
 		list = append(list, home)
 	}
 	for _, dir := range wallHomes() {
-		list = append(list, gateway.Home(filepath.Join(dir, ".bailey")))
+		list = append(list, wire.Home(filepath.Join(dir, ".bailey")))
 	}
 	for _, home := range list {
 		if c, err := net.Dial("unix", home.Socket()); err == nil {
@@ -75,7 +76,7 @@ func tryGateway(context.Context, string) trial {
 
 // trySecrets opens what no cage shows: keys, tokens, and the sockets of agents and daemons.
 func trySecrets(context.Context, string) trial {
-	home, err := gateway.FindHome()
+	home, err := wire.FindHome()
 	if err != nil {
 		home = "/nonexistent"
 	}

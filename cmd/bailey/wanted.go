@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/wire"
 )
 
 // wanted is a filter for receipts as a person words it.
@@ -75,7 +76,7 @@ func filterOf(args map[string]any) (f ledger.Filter, err error) {
 }
 
 // records answers with receipts, whole.
-func (s *stack) records(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) records(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	f, err := filterOf(q.Args)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s *stack) records(ctx context.Context, q gateway.Query, _ bailey.Call) (an
 }
 
 // receipts answers with rows of a list.
-func (s *stack) receipts(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) receipts(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	f, err := filterOf(q.Args)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (s *stack) receipts(ctx context.Context, q gateway.Query, _ bailey.Call) (a
 
 // receipt answers with one receipt, whole. That there is none, or none of its outcome, the index is not believed: who has
 // written its file could have taken it out.
-func (s *stack) receipt(ctx context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+func (s *stack) receipt(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ReceiptID(text(q.Args, "id"))
 	f := ledger.Filter{ID: id, Limit: 1}
 	if !possible(id) {

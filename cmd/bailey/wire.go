@@ -27,6 +27,7 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 	"bailey/internal/wrap"
 	"bailey/pack"
 )
@@ -55,7 +56,7 @@ type stack struct {
 	unlock  func()
 	log     *slog.Logger
 
-	home       gateway.Home
+	home       wire.Home
 	redaction  *gateway.Redaction
 	kept       *gateway.Kept
 	workspaces *gateway.Workspaces
@@ -72,7 +73,7 @@ type stack struct {
 }
 
 // build wires a gateway for home and opens its socket last: a client that connects is served.
-func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
+func build(ctx context.Context, home wire.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
 	s = &stack{log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
 	defer func() {
 		if err != nil {
@@ -92,7 +93,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 	for _, words := range left {
 		log.Warn("a tool that was killed", "left", words)
 	}
-	if s.tracer, s.traces, err = openTracer(os.Getenv(traceEnv), log); err != nil {
+	if s.tracer, s.traces, err = openTracer(os.Getenv(wire.TraceVariable), log); err != nil {
 		return s, err
 	}
 	if s.workspaces, err = s.spine(home, s.observe); err != nil {
@@ -125,7 +126,7 @@ func build(ctx context.Context, home gateway.Home, r *gateway.Redaction, log *sl
 
 // spine wires the gate and what it stands on: the packs and the policy that ship, unless there are others already.
 // observe learns of each stage.
-func (s *stack) spine(home gateway.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
+func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -437,9 +438,9 @@ func (s *stack) wanting(m *pack.Capability) bool {
 }
 
 // looks are the verbs that merely look.
-func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.Call) (any, error) {
-	return map[string]func(context.Context, gateway.Query, bailey.Call) (any, error){
-		"capabilities": func(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) looks() map[string]func(context.Context, wire.Query, bailey.Call) (any, error) {
+	return map[string]func(context.Context, wire.Query, bailey.Call) (any, error){
+		"capabilities": func(context.Context, wire.Query, bailey.Call) (any, error) {
 			list, here := capabilityList{Capabilities: []capability{}}, s.shelf.looking()
 			for _, m := range s.shelf.Active() {
 				c := newCapability(m, false)
@@ -448,7 +449,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 			}
 			return list, nil
 		},
-		"capability": func(_ context.Context, q gateway.Query, _ bailey.Call) (any, error) {
+		"capability": func(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 			m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 			if err != nil {
 				return nil, err
@@ -478,7 +479,7 @@ func (s *stack) looks() map[string]func(context.Context, gateway.Query, bailey.C
 	}
 }
 
-func (s *stack) explain(ctx context.Context, q gateway.Query, call bailey.Call) (any, error) {
+func (s *stack) explain(ctx context.Context, q wire.Query, call bailey.Call) (any, error) {
 	if q.Call == nil {
 		return nil, errors.New("an explain query without a call")
 	}

@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // witness cosigns checkpoints of the logs whose keys it was given. What it saw last of each stands in a file, durably, before
@@ -46,7 +47,7 @@ func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 // hold keeps other processes of this witness from seeing anything until release, and reads what they saw.
 func (w *witness) hold(ctx context.Context) (release func(), err error) {
 	for end := time.Now().Add(witnessPatience / 2); ; time.Sleep(20 * time.Millisecond) {
-		if release, err = gateway.LockFile(w.file + ".lock"); err == nil {
+		if release, err = wire.LockFile(w.file + ".lock"); err == nil {
 			break
 		}
 		if ctx.Err() != nil {

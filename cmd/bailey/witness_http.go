@@ -16,7 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // The HTTP form of c2sp.org/tlog-witness: POST /add-checkpoint.
@@ -109,7 +109,7 @@ func local(addr string) error {
 }
 
 // cosigned has a witness cosign the newest checkpoint, and the gateway keep it. What the witness saw last it says itself.
-func cosigned(ctx context.Context, c *gateway.Client, at string, witnesses []audit.Key, r *checkpointReply) error {
+func cosigned(ctx context.Context, c *wire.Client, at string, witnesses []audit.Key, r *checkpointReply) error {
 	target, err := witnessURL(at)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func cosigned(ctx context.Context, c *gateway.Client, at string, witnesses []aud
 	var since uint64
 	for range 3 { // another log's request may come between
 		var asked checkpointReply
-		if err := c.Look(ctx, gateway.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
+		if err := c.Look(ctx, wire.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
 			return err
 		}
 		lines, size, err := askWitness(ctx, target, []byte(asked.Request))
@@ -132,7 +132,7 @@ func cosigned(ctx context.Context, c *gateway.Client, at string, witnesses []aud
 		if err != nil {
 			return err
 		}
-		return c.Look(ctx, gateway.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
+		return c.Look(ctx, wire.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"bailey/audit"
-	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // grove is a log made of numbers, to be signed at any size, and forked.
@@ -218,7 +218,7 @@ func TestWitnessIsBusy(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 3)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "seen"), g.key)
-	unlock, err := gateway.LockFile(w.file + ".lock")
+	unlock, err := wire.LockFile(w.file + ".lock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/wire"
 )
 
 // The verbs, and the ledger's kinds of entry, of an agent inside the wall. The first comes before it starts.
@@ -39,8 +39,8 @@ type wrapStarting struct {
 	Policy   string           `json:"policyDigest"`
 	At       time.Time        `json:"at"`
 	bailey.Cage
-	Operator gateway.Operator `json:"operator,omitempty"`
-	Person   string           `json:"person,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // wrapQuery is how a wrap comes to be decided: with the places as policy sees them, and the plan's text.
@@ -58,7 +58,7 @@ type wrapBegun struct {
 }
 
 // wrapSaid decodes what an act was given.
-func wrapSaid(q gateway.Query, into any) error {
+func wrapSaid(q wire.Query, into any) error {
 	b, err := json.Marshal(q.Args["wrap"])
 	if err == nil {
 		err = json.Unmarshal(b, into)
@@ -70,7 +70,7 @@ func wrapSaid(q gateway.Query, into any) error {
 }
 
 // wrapStart is the act: policy decides, and what is about to run stands in the ledger before it runs.
-func (s *stack) wrapStart(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) wrapStart(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var w wrapQuery
 	if err := wrapSaid(q, &w); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ type refusal struct {
 	Hint   string    `json:"hint,omitempty"`
 }
 
-func (s *stack) wrapRefused(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) wrapRefused(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var w wrapRefusals
 	if err := wrapSaid(q, &w); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (w *wrapRefusals) bound() {
 	w.Untold += int64(len(all) - len(w.Lines))
 }
 
-func (s *stack) wrapEnd(ctx context.Context, q gateway.Query, from bailey.Call) (any, error) {
+func (s *stack) wrapEnd(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var w wrapEnding
 	if err := wrapSaid(q, &w); err != nil {
 		return nil, err

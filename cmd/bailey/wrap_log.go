@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // What is remembered of wraps: so many runs, so many refusals in all; and of one entry so many.
@@ -75,7 +76,7 @@ func (k *wrapsKnown) with(id string, do func(*wrapRun)) {
 func last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
 
 // wraps answers wrap --log.
-func (s *stack) wraps(context.Context, gateway.Query, bailey.Call) (any, error) {
+func (s *stack) wraps(context.Context, wire.Query, bailey.Call) (any, error) {
 	return s.wrapsNow(), nil
 }
 
@@ -104,7 +105,7 @@ func (a *app) wrapLog(ctx context.Context, follow bool) error {
 	var shown uint64
 	for {
 		var k wrapsKnown
-		if err := c.Look(ctx, gateway.Query{Verb: wrapsLook}, &k); err != nil {
+		if err := c.Look(ctx, wire.Query{Verb: wrapsLook}, &k); err != nil {
 			return err
 		}
 		if a.json && !follow {

@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 	"bailey/internal/wrap"
 )
 
@@ -22,8 +23,8 @@ import (
 type wrapped struct {
 	*app
 	wrapping
-	op      gateway.Operator
-	client  *gateway.Client
+	op      wire.Operator
+	client  *wire.Client
 	agent   wrap.Agent
 	program string
 	project bailey.Place
@@ -87,7 +88,7 @@ func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s is not installed", argv[0]), Hint: "install it, or name it by its path", Err: err}
 	}
 	var st gateway.SettingsState
-	if err := w.client.Look(ctx, gateway.Query{Verb: "settings"}, &st); err != nil {
+	if err := w.client.Look(ctx, wire.Query{Verb: "settings"}, &st); err != nil {
 		return err
 	}
 	w.network = st.Applied.Network

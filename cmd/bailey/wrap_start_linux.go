@@ -18,6 +18,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/judge"
+	"bailey/internal/wire"
 	"bailey/internal/wrap"
 )
 
@@ -55,7 +56,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 	if j.Network, err = egress.Plan(places); err != nil {
 		return err
 	}
-	j.Network.Listen = append(j.Network.Listen, bailey.Listen{Network: "unix", Address: gateway.CallsSocket})
+	j.Network.Listen = append(j.Network.Listen, bailey.Listen{Network: "unix", Address: wire.CallsSocket})
 	j.Env = open
 	j.TTY = isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	j.Dir, j.Places = startDir([]bailey.Place{w.project}), []bailey.Place{w.project}
@@ -184,7 +185,7 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 			case <-tick.C:
 			}
 			var now gateway.Killed
-			if err := client.Look(ctx, gateway.Query{Verb: killedLook}, &now); err == nil && now.On() {
+			if err := client.Look(ctx, wire.Query{Verb: killedLook}, &now); err == nil && now.On() {
 				cancel(&bailey.Error{Kind: bailey.Denied, Message: killedWords(now), Hint: "bailey resume, then wrap the agent again"})
 				return
 			}

@@ -16,10 +16,8 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/wire"
 )
-
-// TokenVariable is where a client finds the token of the agent that it acts for.
-const TokenVariable = "BAILEY_TOKEN"
 
 // LocalAgent is who acts without a token.
 const LocalAgent = "local"
@@ -43,31 +41,31 @@ const (
 
 // Agent is one that is known by name.
 type Agent struct {
-	Name     string    `json:"agent"`
-	At       time.Time `json:"at"`
-	Operator Operator  `json:"operator,omitempty"`
-	Person   string    `json:"person,omitempty"`
+	Name     string        `json:"agent"`
+	At       time.Time     `json:"at"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // Token lets whoever shows its bearer act as an agent, for a time. The bearer itself is nowhere.
 type Token struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agent"`
-	Scope    []string  `json:"scope,omitempty"` // globs of capabilities' ids (path.Match); empty: all
-	Issued   time.Time `json:"issued"`
-	Expires  time.Time `json:"expires"`
-	Revoked  time.Time `json:"revoked,omitzero"` // may lie ahead
-	Hash     string    `json:"sha256"`           // of the bearer
-	Operator Operator  `json:"operator,omitempty"`
-	Person   string    `json:"person,omitempty"`
+	ID       string        `json:"id"`
+	Agent    string        `json:"agent"`
+	Scope    []string      `json:"scope,omitempty"` // globs of capabilities' ids (path.Match); empty: all
+	Issued   time.Time     `json:"issued"`
+	Expires  time.Time     `json:"expires"`
+	Revoked  time.Time     `json:"revoked,omitzero"` // may lie ahead
+	Hash     string        `json:"sha256"`           // of the bearer
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // TokenEnd revokes a token from a time on.
 type TokenEnd struct {
-	ID       string    `json:"id"`
-	At       time.Time `json:"at"`
-	Operator Operator  `json:"operator,omitempty"`
-	Person   string    `json:"person,omitempty"`
+	ID       string        `json:"id"`
+	At       time.Time     `json:"at"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // end is when it counts no longer, and how that is called.
@@ -179,7 +177,7 @@ type Grant struct {
 	Agent    string
 	Scope    []string
 	TTL      time.Duration // 0: [DefaultTokenTTL]
-	Operator Operator
+	Operator wire.Operator
 	Person   string
 }
 
@@ -261,7 +259,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 }
 
 // Remove takes an agent away, with all its tokens.
-func (a *Agents) Remove(ctx context.Context, name string, by Operator, person string) error {
+func (a *Agents) Remove(ctx context.Context, name string, by wire.Operator, person string) error {
 	if name == LocalAgent {
 		return &bailey.Error{Kind: bailey.Invalid, Message: LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
 	}
@@ -275,7 +273,7 @@ func (a *Agents) Remove(ctx context.Context, name string, by Operator, person st
 }
 
 // Revoke ends a token at once.
-func (a *Agents) Revoke(ctx context.Context, id string, by Operator, person string) (Token, error) {
+func (a *Agents) Revoke(ctx context.Context, id string, by wire.Operator, person string) (Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
 	t := a.token(id)

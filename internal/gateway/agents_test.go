@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/wire"
 )
 
 // agentBook is a ledger's part that agents are in: what was noted, folded as a gateway that starts folds it.
@@ -109,11 +110,11 @@ func TestTokenThatDoesNotCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Revoke(t.Context(), tok.ID, Env, "ada"); err != nil {
+	if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, func() error { _, err := a.Revoke(t.Context(), tok.ID, Env, "ada"); return err }(), bailey.Conflict, "revoked already")
-	wants(t, func() error { _, err := a.Revoke(t.Context(), "t-none", Env, "ada"); return err }(), bailey.NotFound, "no such token")
+	wants(t, func() error { _, err := a.Revoke(t.Context(), tok.ID, wire.Env, "ada"); return err }(), bailey.Conflict, "revoked already")
+	wants(t, func() error { _, err := a.Revoke(t.Context(), "t-none", wire.Env, "ada"); return err }(), bailey.NotFound, "no such token")
 	c.after(time.Hour)
 	for bearer, says := range map[string]string{
 		expiring: "expired since", revoked: "revoked since", tokenPrefix + strings.Repeat("0", 64): "not known here", tokenPrefix + strings.Repeat("A", 64): "no token of Bailey's",
@@ -182,11 +183,11 @@ func TestTokensRotate(t *testing.T) {
 	if err != nil || admits(second) || !admits(third) {
 		t.Errorf("without an overlap the old one counts on (%v)", err)
 	}
-	if err := a.Remove(t.Context(), "n", Env, "ada"); err != nil || admits(third) || len(a.Names()) != 0 {
+	if err := a.Remove(t.Context(), "n", wire.Env, "ada"); err != nil || admits(third) || len(a.Names()) != 0 {
 		t.Errorf("the token of an agent that was taken away: %v", err)
 	}
 	for name, err := range map[string]error{
-		"removed": a.Remove(t.Context(), "n", Env, "ada"),
+		"removed": a.Remove(t.Context(), "n", wire.Env, "ada"),
 		"rotated": func() error { _, _, err := a.Rotate(t.Context(), Grant{Agent: "n"}, 0); return err }(),
 		"issued":  func() error { _, _, err := a.Issue(t.Context(), Grant{Agent: "n"}); return err }(),
 	} {
@@ -209,7 +210,7 @@ func TestRotationDoesNotWiden(t *testing.T) {
 			t.Errorf("rotated with %v: %v, want %v (%v)", step.scope, tok.Scope, step.want, err)
 		}
 	}
-	wants(t, a.Remove(t.Context(), LocalAgent, Env, "ada"), bailey.Invalid, "not taken away")
+	wants(t, a.Remove(t.Context(), LocalAgent, wire.Env, "ada"), bailey.Invalid, "not taken away")
 }
 
 // TestTokensRefuse: what no token may be, and what the ledger does not take, makes none.
@@ -243,7 +244,7 @@ func TestTenThousandTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Revoke(t.Context(), tok.ID, Env, ""); err != nil {
+		if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,7 +275,7 @@ func TestTokensAtOnce(t *testing.T) {
 			if got, err := a.Admit(bearer); err != nil || got.Agent != name {
 				t.Errorf("%+v %v", got, err)
 			}
-			if _, err := a.Revoke(t.Context(), tok.ID, Env, ""); err != nil {
+			if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, ""); err != nil {
 				t.Error(err)
 			}
 			if _, err := a.Admit(bearer); err == nil {

@@ -21,7 +21,7 @@ func (g *Gateway) begins(ctx context.Context, from bailey.Call) error {
 	err := g.Sessions.begin(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
 	if err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return newFailure(err).hidden(g.Redaction, id).err()
+		return hidden(err, g.Redaction, id).Err()
 	}
 	return nil
 }

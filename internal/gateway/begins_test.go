@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -126,7 +128,7 @@ func TestSessionsBegin(t *testing.T) {
 		return slices.Clone(told)
 	}
 	call := func() error {
-		_, err := client.Call(t.Context(), CallQuery{Capability: "echo"}, nil, nil)
+		_, err := client.Call(t.Context(), wire.CallQuery{Capability: "echo"}, nil, nil)
 		return err
 	}
 	if err := call(); err != nil || len(list()) != 0 {

@@ -14,24 +14,6 @@ const (
 	noFollow = syscall.O_NOFOLLOW
 )
 
-// LockFile takes an exclusive flock(2) on path, at once or not at all (EWOULDBLOCK); it ends with unlock or with the process.
-func LockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != syscall.EINTR {
-			break
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
-}
-
 // ownerOf returns a file's owner and group.
 func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)

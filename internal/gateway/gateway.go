@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // Gate carries calls.
@@ -29,7 +30,7 @@ type Gate interface {
 
 // Config says what a gateway serves. Every field is needed but those that say otherwise.
 type Config struct {
-	Home       Home
+	Home       wire.Home
 	Gate       Gate
 	Workspaces *Workspaces
 	// Redaction hides what sessions say of themselves, and what a look complains of: that quotes calls.
@@ -68,7 +69,7 @@ type Config struct {
 }
 
 // Verb answers one query with what becomes JSON.
-type Verb = func(ctx context.Context, q Query, from bailey.Call) (any, error)
+type Verb = func(ctx context.Context, q wire.Query, from bailey.Call) (any, error)
 
 // Gateway is the process. The locks: mu guards the idle clock, calls counts what is under way.
 type Gateway struct {
@@ -147,7 +148,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			break
 		}
 		if g.enter() > maxConns+maxStreams+maxWebs+spareConns {
-			conn.WriteJSON(frameError, newFailure(errCrowded))
+			conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
 			conn.Close()
 			g.leave()
 			continue

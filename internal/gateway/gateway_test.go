@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // echoGate answers every call with its input, waits where the capability says so, and counts.
@@ -73,15 +73,15 @@ func (g *echoGate) endings() int {
 	return len(g.ended)
 }
 
-func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
+func start(t *testing.T, set func(*Config)) (*echoGate, *wire.Client, chan error) {
 	t.Helper()
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
-	home := Home(t.TempDir())
+	home := wire.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
 	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Looks: map[string]func(context.Context, Query, bailey.Call) (any, error){
-			"ping": func(context.Context, Query, bailey.Call) (any, error) { return "pong", nil },
-			"error": func(context.Context, Query, bailey.Call) (any, error) {
+		Looks: map[string]func(context.Context, wire.Query, bailey.Call) (any, error){
+			"ping": func(context.Context, wire.Query, bailey.Call) (any, error) { return "pong", nil },
+			"error": func(context.Context, wire.Query, bailey.Call) (any, error) {
 				return nil, &bailey.Error{Kind: bailey.NotFound, Message: "m", Hint: "h"}
 			},
 		},
@@ -102,17 +102,21 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *Client, chan error) {
 	done := make(chan error, 1)
 	go func() { done <- gw.Run(ctx) }()
 	t.Cleanup(cancel)
-	client := &Client{Home: home, Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no gateway may be started here") }}
+	client := &wire.Client{Home: home, Start: func(wire.Home, *os.File) (*os.Process, error) {
+		return nil, errors.New("no gateway may be started here")
+	}}
 	return g, client, done
 }
 
 // TestHugeAnswer: an answer that no frame holds is an error that says so.
 func TestHugeAnswer(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
-		c.Looks["ping"] = func(context.Context, Query, bailey.Call) (any, error) { return strings.Repeat("x", peer.MaxFrame), nil }
+		c.Looks["ping"] = func(context.Context, wire.Query, bailey.Call) (any, error) {
+			return strings.Repeat("x", peer.MaxFrame), nil
+		}
 	})
 	var out string
-	err := client.Look(t.Context(), Query{Verb: "ping"}, &out)
+	err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &out)
 	if bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "the answer") || bailey.HintOf(err) == "" {
 		t.Errorf("%v; %s", err, bailey.HintOf(err))
 	}
@@ -120,23 +124,23 @@ func TestHugeAnswer(t *testing.T) {
 
 func TestCallsAndLooks(t *testing.T) {
 	g, client, _ := start(t, nil)
-	r, err := client.Call(t.Context(), CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)
+	r, err := client.Call(t.Context(), wire.CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)
 	dir, _ := os.Getwd()
 	if err != nil || !r.OK || r.Result.Stdout != dir+" map[a:b] local" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	var out bytes.Buffer
-	if r, err = client.Call(t.Context(), CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
+	if r, err = client.Call(t.Context(), wire.CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
 		t.Fatalf("streamed %q, %+v, %v", out.String(), r, err)
 	}
 	var pong string
-	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
+	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
 		t.Fatalf("%q, %v", pong, err)
 	}
-	if err := client.Look(t.Context(), Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
+	if err := client.Look(t.Context(), wire.Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
 		t.Fatalf("an error crossed as %v", err)
 	}
-	if err := client.Look(t.Context(), Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
+	if err := client.Look(t.Context(), wire.Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
 		t.Fatalf("an unknown verb: %v", err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); g.endings() < 5 && time.Now().Before(deadline); {
@@ -152,14 +156,14 @@ func TestCallsAndLooks(t *testing.T) {
 // TestNotice: a call that waits is told for what, once, before its result.
 func TestNotice(t *testing.T) {
 	_, client, _ := start(t, nil)
-	var told []Notice
-	client.Waits = func(n Notice) { told = append(told, n) }
-	r, err := client.Call(t.Context(), CallQuery{Capability: "asks", Wait: true}, nil, nil)
-	if err != nil || !r.OK || len(told) != 1 || told[0] != (Notice{"a-1", "d", time.Unix(0, 0).UTC()}) {
+	var told []wire.Notice
+	client.Waits = func(n wire.Notice) { told = append(told, n) }
+	r, err := client.Call(t.Context(), wire.CallQuery{Capability: "asks", Wait: true}, nil, nil)
+	if err != nil || !r.OK || len(told) != 1 || told[0] != (wire.Notice{Approval: "a-1", Digest: "d", Expires: time.Unix(0, 0).UTC()}) {
 		t.Errorf("told %v; %+v, %v", told, r, err)
 	}
 	client.Waits = nil
-	if r, err := client.Call(t.Context(), CallQuery{Capability: "asks", Wait: true}, nil, nil); err != nil || !r.OK {
+	if r, err := client.Call(t.Context(), wire.CallQuery{Capability: "asks", Wait: true}, nil, nil); err != nil || !r.OK {
 		t.Errorf("nobody is told: %+v, %v", r, err)
 	}
 }
@@ -169,7 +173,7 @@ func TestHangUpKills(t *testing.T) {
 	g, client, _ := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-g.started; cancel() }()
-	if _, err := client.Call(ctx, CallQuery{Capability: "wait"}, nil, nil); !errors.Is(err, context.Canceled) {
+	if _, err := client.Call(ctx, wire.CallQuery{Capability: "wait"}, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the client got %v", err)
 	}
 	select {
@@ -185,7 +189,7 @@ func TestHangUpKills(t *testing.T) {
 // A look that takes long ends when its client goes away, an act does not.
 func TestHangUpEndsALook(t *testing.T) {
 	begun, ended := make(chan string, 2), make(chan string, 2)
-	long := func(ctx context.Context, q Query, _ bailey.Call) (any, error) {
+	long := func(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 		begun <- q.Verb
 		select {
 		case <-ctx.Done():
@@ -199,7 +203,7 @@ func TestHangUpEndsALook(t *testing.T) {
 	for verb, want := range map[string]string{"look": "look ended", "act": "act done"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-begun; cancel() }()
-		if err := client.Look(ctx, Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
+		if err := client.Look(ctx, wire.Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: the client got %v", verb, err)
 		}
 		if got := <-ended; got != want {
@@ -222,11 +226,11 @@ func TestHostileQueries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.WriteFrame(frameQuery, frame); err != nil {
+		if err := conn.WriteFrame(wire.FrameQuery, frame); err != nil {
 			t.Fatal(err)
 		}
 		kind, b, err := conn.ReadFrame()
-		if err != nil || kind != frameError {
+		if err != nil || kind != wire.FrameError {
 			t.Errorf("%s: kind %q %s, %v", name, kind, b, err)
 		}
 		conn.Close()
@@ -240,7 +244,7 @@ func TestHostileQueries(t *testing.T) {
 		t.Errorf("a frame that promises 4 GiB: %q", b)
 	}
 	var pong string
-	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil {
+	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }
@@ -265,20 +269,20 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	var pong string
 	fill(maxConns)
-	if _, err := client.Call(t.Context(), CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
+	if _, err := client.Call(t.Context(), wire.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one call too many: %v", err)
 	}
-	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err != nil {
+	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil {
 		t.Errorf("nobody can look any more: %v", err)
 	}
 	pong = ""
 	fill(maxStreams + maxWebs + spareConns)
-	if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
+	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}
 	open[0].Close()
 	for range 200 {
-		if err := client.Look(t.Context(), Query{Verb: "ping"}, &pong); err == nil {
+		if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err == nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -313,7 +317,7 @@ func TestUnreadOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	f := frames{conn, frameStdout, cancel}
+	f := frames{conn, wire.FrameStdout, cancel}
 	start := time.Now()
 	for ctx.Err() == nil && time.Since(start) < 2*readPatience {
 		f.Write(make([]byte, 1<<20))
@@ -352,10 +356,10 @@ func TestLivesWhileConnected(t *testing.T) {
 }
 
 func TestEndsWhenReplaced(t *testing.T) {
-	for name, cut := range map[string]func(Home) error{
-		"socket removed":  func(h Home) error { return os.Remove(h.Socket()) },
-		"socket replaced": func(h Home) error { os.Remove(h.Socket()); return os.WriteFile(h.Socket(), nil, 0o600) },
-		"home removed":    func(h Home) error { return os.RemoveAll(string(h)) },
+	for name, cut := range map[string]func(wire.Home) error{
+		"socket removed":  func(h wire.Home) error { return os.Remove(h.Socket()) },
+		"socket replaced": func(h wire.Home) error { os.Remove(h.Socket()); return os.WriteFile(h.Socket(), nil, 0o600) },
+		"home removed":    func(h wire.Home) error { return os.RemoveAll(string(h)) },
 	} {
 		_, client, done := start(t, func(c *Config) { c.Watch = 5 * time.Millisecond })
 		if err := cut(client.Home); err != nil {
@@ -385,8 +389,8 @@ func wait(t *testing.T, done chan error) error {
 
 // TestUnreachable: a gateway that cannot be started is exit code 127's error.
 func TestUnreachable(t *testing.T) {
-	c := &Client{Home: Home(t.TempDir()), Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no") }}
-	if err := c.Look(t.Context(), Query{Verb: "ping"}, nil); !errors.Is(err, ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
+	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
+	if err := c.Look(t.Context(), wire.Query{Verb: "ping"}, nil); !errors.Is(err, wire.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -516,7 +520,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add([]byte(`{"protocol":3,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
-		if err == nil && (q.Protocol != Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == redactVerb && q.Redact == nil) {
+		if err == nil && (q.Protocol != wire.Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == wire.RedactVerb && q.Redact == nil) {
 			t.Fatalf("%+v was taken", q)
 		}
 	})

@@ -12,11 +12,8 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
-
-// CallsSocket is where an agent inside the wall finds the one socket it has. The place is all that says so: a variable could be
-// set outside, and some clients give the programs that they start none.
-const CallsSocket = "/run/bailey/calls.sock"
 
 // innerVerbs are what an agent inside the wall may say: calls, how to word one, and what its own hook asks. Nothing that shows other sessions.
 var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
@@ -31,9 +28,9 @@ const maxInner = 64
 // Inner is the far end of the calls socket: it reads one query of each connection, lets through what an agent may say,
 // puts the agent's own session in it, and copies from then on. It holds the bearer, which never enters the cage.
 type Inner struct {
-	Client *Client // with the agent's session
-	Dir    string  // the project: where a call starts that says it comes from elsewhere
-	Judged any     // the answer to the agent's own hook
+	Client *wire.Client // with the agent's session
+	Dir    string       // the project: where a call starts that says it comes from elsewhere
+	Judged any          // the answer to the agent's own hook
 	// Refused is told of each query that was not let through. Nil: nobody is.
 	Refused func(reason string)
 }
@@ -69,7 +66,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 		case seats <- struct{}{}:
 		default:
 			go func() { // whoever does not read waits by itself
-				inner.WriteJSON(frameError, newFailure(errCrowded))
+				inner.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
 				inner.Close()
 			}()
 			continue
@@ -95,18 +92,18 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	}
 	var outer *peer.Conn
 	if err == nil {
-		outer, err = n.Client.dial(ctx)
+		outer, err = n.Client.Dial(ctx)
 	}
 	if err != nil {
 		if n.Refused != nil && errors.Is(err, bailey.Denied) {
 			n.Refused(err.Error())
 		}
-		inner.WriteJSON(frameError, newFailure(err))
+		inner.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
 	}
 	defer outer.Close()
 	defer context.AfterFunc(ctx, func() { outer.Close() })()
-	if outer.WriteJSON(frameQuery, q) != nil {
+	if outer.WriteJSON(wire.FrameQuery, q) != nil {
 		return // the client learns that the connection ended, and says its query again
 	}
 	go func() {
@@ -117,12 +114,12 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 }
 
 // admit is a query as it goes on: with the agent's session, without any operator's right.
-func (n *Inner) admit(q Query) (Query, error) {
+func (n *Inner) admit(q wire.Query) (wire.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
 		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is not for an agent: operator verbs stay outside of the wall", q.Verb),
 			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
 	}
-	out := Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
+	out := wire.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
 	if !within(n.Dir, out.Dir) {
 		out.Dir = n.Dir
 	}

@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/wire"
 	"bailey/pack"
 )
 
 func inner() *Inner {
-	return &Inner{Client: &Client{Session: "bs-mine"}, Dir: "/src/project"}
+	return &Inner{Client: &wire.Client{Session: "bs-mine"}, Dir: "/src/project"}
 }
 
 // TestInnerLetsCallsThrough: with the agent's session, from its project, and with no right that it claims.
 func TestInnerLetsCallsThrough(t *testing.T) {
 	for dir, want := range map[string]string{"/src/project": "/src/project", "/src/project/sub": "/src/project/sub", "/src/project/../other": "/src/project",
 		"/src/projects": "/src/project", "/": "/src/project"} {
-		got, err := inner().admit(Query{Protocol: Protocol, Verb: "call", Dir: dir, Session: "bs-another", Call: &CallQuery{Capability: "git.status"}, Operator: Env,
-			Args: map[string]any{"a": "b"}, Redact: &RedactQuery{}})
+		got, err := inner().admit(wire.Query{Protocol: wire.Protocol, Verb: "call", Dir: dir, Session: "bs-another", Call: &wire.CallQuery{Capability: "git.status"}, Operator: wire.Env,
+			Args: map[string]any{"a": "b"}, Redact: &wire.RedactQuery{}})
 		if err != nil || got.Dir != want || got.Session != "bs-mine" || got.Operator != "" || got.Args != nil || got.Redact != nil || got.Call == nil {
 			t.Errorf("%s: %+v, %v", dir, got, err)
 		}
@@ -28,7 +29,7 @@ func TestInnerLetsCallsThrough(t *testing.T) {
 
 func TestInnerRefusesTheRest(t *testing.T) {
 	for _, verb := range []string{"apply", "approve", "approvals", "receipts", "receipt", "records", "session", "settings", "stop", "status", "redact", "kill", "wrap.start", "policy.apply", "wraps", "", "CALL"} {
-		if _, err := inner().admit(Query{Protocol: Protocol, Verb: verb, Dir: "/src/project", Operator: Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+		if _, err := inner().admit(wire.Query{Protocol: wire.Protocol, Verb: verb, Dir: "/src/project", Operator: wire.Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -85,7 +86,7 @@ func TestJudgedInItsSession(t *testing.T) {
 	}
 	g := &Gateway{Config: Config{Sessions: s, Workspaces: NewWorkspaces(nil, nil)}}
 	from := bailey.Call{Principal: localAgent(), Door: "cli"}
-	if _, err := g.session(t.Context(), Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
+	if _, err := g.session(t.Context(), wire.Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
 		t.Errorf("%+v %v", from, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/wire"
 )
 
 // The ledger's kinds of entry for the kill switch. Their data is a [Killed] and a [Resumed].
@@ -29,8 +30,8 @@ func (k Killed) On() bool { return !k.At.IsZero() }
 
 // Resumed says that calls are carried again.
 type Resumed struct {
-	Operator Operator `json:"operator,omitempty"`
-	Person   string   `json:"person,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
+	Person   string        `json:"person,omitempty"`
 }
 
 // KillSwitch stands before the spine and beside its policy: once thrown it ends every call under way, and each later one

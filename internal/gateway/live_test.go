@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -101,9 +103,9 @@ func TestLiveManyAtOnce(t *testing.T) {
 
 // TestLookStartsNothing: a client without Start leaves the home as it is.
 func TestLookStartsNothing(t *testing.T) {
-	home := Home(filepath.Join(t.TempDir(), "none"))
-	err := (&Client{Home: home}).Look(t.Context(), Query{Verb: "ping"}, new(string))
-	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
+	home := wire.Home(filepath.Join(t.TempDir(), "none"))
+	err := (&wire.Client{Home: home}).Look(t.Context(), wire.Query{Verb: "ping"}, new(string))
+	if !errors.Is(err, wire.ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a gateway: %v", err)
 	}
 	if _, err := os.Lstat(string(home)); !errors.Is(err, fs.ErrNotExist) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"bailey/internal/wire"
 )
 
 // secrets, and what systemSecrets adds to them, are below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
@@ -36,7 +38,7 @@ func holdsSecrets(dir string) bool {
 }
 
 // Masks returns the paths that stay hidden in every cage, canonical, whether they exist or not.
-func Masks(h Home, homes []string) []string {
+func Masks(h wire.Home, homes []string) []string {
 	masks := []string{canonical(string(h))}
 	for _, dir := range homes {
 		for _, s := range slices.Concat(secrets, systemSecrets()) {
@@ -46,19 +48,13 @@ func Masks(h Home, homes []string) []string {
 	for _, s := range daemonSockets() {
 		masks = append(masks, canonical(s))
 	}
-	for _, name := range SocketVariables() {
+	for _, name := range wire.SocketVariables() {
 		if path := socketPath(os.Getenv(name)); filepath.IsAbs(path) {
 			masks = append(masks, canonical(path))
 		}
 	}
 	slices.Sort(masks)
 	return slices.Compact(masks)
-}
-
-// SocketVariables name the variables in which a session says where its sockets are. The gateway needs them, or it
-// would not know what to hide.
-func SocketVariables() []string {
-	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 }
 
 // socketPath is the path in an agent's or a bus's address: a bare path, "path:pid:1", "unix:path=…,guid=…".

@@ -4,22 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"bailey/internal/wire"
+
 	"bailey"
-)
-
-// Operator says by what right an operator verb comes. It guards against accident and is no wall: the
-// client says it of itself, and every process of the user's uid could. Ledger events carry it.
-type Operator string
-
-const (
-	Terminal Operator = "terminal" // stdin and stdout are a terminal
-	Env      Operator = "env"      // BAILEY_OPERATOR=1 together with --yes
 )
 
 // operated lets only queries of an operator reach act.
 func operated(act Verb) Verb {
-	return func(ctx context.Context, q Query, from bailey.Call) (any, error) {
-		if err := q.Operator.may(q.Verb); err != nil {
+	return func(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
+		if err := may(q.Operator, q.Verb); err != nil {
 			return nil, err
 		}
 		return act(ctx, q, from)
@@ -27,8 +20,8 @@ func operated(act Verb) Verb {
 }
 
 // may refuses a verb to all who are no operator.
-func (o Operator) may(verb string) error {
-	if o != Terminal && o != Env {
+func may(o wire.Operator, verb string) error {
+	if o != wire.Terminal && o != wire.Env {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),
 			Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -27,7 +29,7 @@ type Pin struct {
 type Repin struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Programs   []Pin               `json:"programs"`
-	Operator   Operator            `json:"operator,omitempty"`
+	Operator   wire.Operator       `json:"operator,omitempty"`
 	Person     string              `json:"person,omitempty"`
 }
 

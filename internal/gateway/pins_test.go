@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -218,7 +220,7 @@ func TestRepin(t *testing.T) {
 		t.Fatalf("%+v, %v", shown, err)
 	}
 	w.programs[0] = theirs("/tool", "t3") // again, while the operator read
-	r := Repin{Capability: "a.tool", Programs: shown, Operator: Env, Person: "me"}
+	r := Repin{Capability: "a.tool", Programs: shown, Operator: wire.Env, Person: "me"}
 	if err := p.Repin(t.Context(), job, r); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("what was not shown was accepted: %v", err)
 	}

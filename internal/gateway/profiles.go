@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -30,7 +32,7 @@ const ProfilesDir = "profiles"
 type InUse struct {
 	Profiles []UsedProfile `json:"profiles,omitempty"` // in their order: what a later one says of a single value holds
 	At       time.Time     `json:"at,omitzero"`
-	Operator Operator      `json:"operator,omitempty"`
+	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
 }
 
@@ -50,7 +52,7 @@ const (
 
 // Profiles owns the profiles of a home. They are read when an operator puts some to use, never because a file changed.
 type Profiles struct {
-	home       Home
+	home       wire.Home
 	workspaces *Workspaces
 	note       func(ctx context.Context, kind string, data any) error
 
@@ -61,7 +63,7 @@ type Profiles struct {
 
 // OpenProfiles puts to use what was in use last. Where a profile's file is gone, or a workspace of it does not fit any more,
 // nothing can be called until an operator says what is meant.
-func OpenProfiles(home Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
+func OpenProfiles(home wire.Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
 	s := Stack{InUse: last}
 	for _, u := range last.Profiles {
@@ -96,7 +98,7 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
 	}
 	file := filepath.Join(ProfilesDir, name+".yaml")
-	text, err := ReadPlain(p.home.path(file), maxProfile)
+	text, err := ReadPlain(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
 		return u, &bailey.Error{Kind: bailey.NotFound, Message: file + " is not there", Hint: "bailey profile list names those there are"}
@@ -136,7 +138,7 @@ type ProfileState struct {
 
 // States are all profiles of the home, sorted by name, and those in use that have no file.
 func (p *Profiles) States() ([]ProfileState, error) {
-	entries, err := os.ReadDir(p.home.path(ProfilesDir))
+	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the profiles cannot be listed", Err: err}
 	}
@@ -157,7 +159,7 @@ func (p *Profiles) States() ([]ProfileState, error) {
 }
 
 func (p *Profiles) state(name string, stack Stack) ProfileState {
-	st := ProfileState{Name: name, File: p.home.path(filepath.Join(ProfilesDir, name+".yaml"))}
+	st := ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
 	u, err := p.read(name)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
@@ -141,7 +143,7 @@ func TestStackNetwork(t *testing.T) {
 }
 
 type profileYard struct {
-	home  Home
+	home  wire.Home
 	noted []InUse
 	fails error
 }
@@ -167,7 +169,7 @@ func (y *profileYard) open(last InUse) *Profiles {
 // TestProfilesAreUsedDeliberately: a file counts once it was put to use, as it was then; another file by now is a conflict, and
 // what could not be recorded is not used.
 func TestProfilesAreUsedDeliberately(t *testing.T) {
-	y := &profileYard{home: Home(t.TempDir())}
+	y := &profileYard{home: wire.Home(t.TempDir())}
 	y.write(t, "look", "packs: [git]\n")
 	p := y.open(InUse{})
 	if p.InForce().Admit("http.get", "http") != nil {
@@ -204,7 +206,7 @@ func TestProfilesAreUsedDeliberately(t *testing.T) {
 
 // TestMissingProfileFailsClosed: with a profile in use whose file is gone, or whose workspace is, nothing can be called.
 func TestMissingProfileFailsClosed(t *testing.T) {
-	y := &profileYard{home: Home(t.TempDir())}
+	y := &profileYard{home: wire.Home(t.TempDir())}
 	gone := InUse{Profiles: []UsedProfile{{Name: "look", Profile: Profile{Packs: []string{"git"}}}}}
 	s := y.open(gone).InForce()
 	if err := s.Admit("git.log", "git"); !errors.Is(err, bailey.Blocked) || s.Fault() == nil || !strings.Contains(bailey.HintOf(err), "bailey profile use look") {
@@ -239,7 +241,7 @@ func TestProfileWorkspaces(t *testing.T) {
 	if err := errors.Join(os.Mkdir(inside, 0o755), os.Mkdir(outside, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	y := &profileYard{home: Home(filepath.Join(dir, "home"))}
+	y := &profileYard{home: wire.Home(filepath.Join(dir, "home"))}
 	y.write(t, "app", "workspaces: ["+inside+"]\n")
 	p := y.open(InUse{})
 	seen, err := p.Propose([]string{"app"})

@@ -9,10 +9,8 @@ import (
 	"bailey"
 	"bailey/internal/peer"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
-
-// redactVerb streams text through the gateway, which has the detectors and the map of what they found.
-const redactVerb = "redact"
 
 // RestoreEvent is the ledger's kind of entry for a session whose texts an operator gets back. It is durable before
 // the first of them leaves, and holds none. Its data is a [Restoring].
@@ -21,24 +19,8 @@ const RestoreEvent = "redact.restore"
 // Restoring is who had which session's texts given back.
 type Restoring struct {
 	Session  bailey.SessionID `json:"session"`
-	Operator Operator         `json:"operator"`
+	Operator wire.Operator    `json:"operator"`
 	Person   string           `json:"person"`
-}
-
-// RedactMode is what becomes of the input.
-type RedactMode string
-
-const (
-	Hide    RedactMode = "hide"    // comes out with tokens
-	Lines   RedactMode = "lines"   // the same for lines of JSON, see jsonLines
-	Report  RedactMode = "report"  // nothing comes out, and nothing is kept
-	Restore RedactMode = "restore" // comes out with tokens given back; for operators
-)
-
-// RedactQuery is what a client wants of the input it is about to send.
-type RedactQuery struct {
-	Mode    RedactMode       `json:"mode"`
-	Session bailey.SessionID `json:"session,omitempty"` // a kept one; empty for a new one
 }
 
 // maxPiece bounds a frame of input or output, in bytes: neither side holds more of a stream than a few.
@@ -47,7 +29,7 @@ const maxPiece = 64 << 10
 // redaction is one stream on its way. Its reader and its writer have all the time they want: what stalls is the
 // person's own pager or source, and holds nothing but this connection.
 type redaction struct {
-	q       RedactQuery
+	q       wire.RedactQuery
 	session bailey.SessionID
 	table   *redact.Table
 	tally   tally
@@ -56,17 +38,17 @@ type redaction struct {
 }
 
 // redact answers one stream. What it carries is written nowhere but back.
-func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q Query, from bailey.Call) {
+func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) {
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		conn.WriteJSON(frameError, newFailure(errBusy))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(errBusy))
 		return
 	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
-		err = conn.WriteFrame(frameResult, nil)
+		err = conn.WriteFrame(wire.FrameResult, nil)
 	}
 	if err == nil {
 		err = r.pass(conn)
@@ -76,34 +58,34 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q Query, from bai
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
-		conn.WriteJSON(frameError, newFailure(err))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
 	}
 	result := r.result()
-	if r.q.Mode != Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
+	if r.q.Mode != wire.Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
 	}
 	if err != nil { // what was answered before can be given back
-		why := newFailure(err)
+		why := wire.NewFailure(err)
 		result.Fault = &why
 	}
-	if conn.WriteJSON(frameResult, result) != nil && q.Redact.Session == "" {
+	if conn.WriteJSON(wire.FrameResult, result) != nil && q.Redact.Session == "" {
 		g.Kept.drop(r.session) // nobody knows of it
 	}
 }
 
 // newRedaction finds or makes the session and records a restoring, before anything is read.
-func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q Query, from bailey.Call) (*redaction, error) {
+func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) (*redaction, error) {
 	r := &redaction{q: *q.Redact}
 	switch {
 	case g.Kept == nil:
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "this gateway keeps no map of what it hides", Hint: "bailey gateway stop ends it, the next call starts another"}
-	case r.q.Mode == Restore && r.q.Session == "":
+	case r.q.Mode == wire.Restore && r.q.Session == "":
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "restoring wants the session whose tokens they are", Hint: "bailey redact printed it: --session s-…"}
-	case r.q.Mode == Report && r.q.Session != "":
+	case r.q.Mode == wire.Report && r.q.Session != "":
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a report has no session: nothing is kept of it", Hint: "leave --session out"}
-	case r.q.Mode == Restore:
-		if err := q.Operator.may("redact --restore"); err != nil {
+	case r.q.Mode == wire.Restore:
+		if err := may(q.Operator, "redact --restore"); err != nil {
 			return nil, err
 		}
 	}
@@ -128,13 +110,13 @@ func (r *redaction) begin(out io.Writer) error {
 		r.in = w
 	}
 	switch r.q.Mode {
-	case Hide:
+	case wire.Hide:
 		hide(out)
-	case Report:
+	case wire.Report:
 		hide(io.Discard)
-	case Lines:
+	case wire.Lines:
 		r.in = &jsonLines{table: r.table, tally: &r.tally, w: out}
-	case Restore:
+	case wire.Restore:
 		r.back = r.table.Restorer(out)
 		r.in = r.back
 	default:
@@ -153,9 +135,9 @@ func (r *redaction) pass(conn *peer.Conn) error {
 			return &bailey.Error{Kind: bailey.Invalid, Message: "the input broke off"}
 		case err != nil:
 			return err
-		case kind == frameEnd:
+		case kind == wire.FrameEnd:
 			return r.in.Close()
-		case kind != frameInput:
+		case kind != wire.FrameInput:
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
 		}
 		if _, err := r.in.Write(b); err != nil {
@@ -181,7 +163,7 @@ type pieces struct{ conn *peer.Conn }
 func (p pieces) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), maxPiece)
-		if err := p.conn.WriteFrame(frameStdout, rest[:n]); err != nil {
+		if err := p.conn.WriteFrame(wire.FrameStdout, rest[:n]); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]

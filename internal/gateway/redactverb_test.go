@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,10 +17,11 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // redacting starts a gateway that keeps maps. Its notes go to noted, which may refuse them.
-func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *Client, chan error) {
+func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *wire.Client, chan error) {
 	kept := NewKept(NewRedaction())
 	_, client, done := start(t, func(c *Config) {
 		c.Kept = kept
@@ -36,10 +36,10 @@ func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *C
 }
 
 // through sends in as one stream.
-func through(t *testing.T, c *Client, q RedactQuery, op Operator, in string) (string, Redacted, error) {
+func through(t *testing.T, c *wire.Client, q wire.RedactQuery, op wire.Operator, in string) (string, Redacted, error) {
 	t.Helper()
 	var out bytes.Buffer
-	r, err := c.Redact(t.Context(), q, op, strings.NewReader(in), &out)
+	r, err := Redact(t.Context(), c, q, op, strings.NewReader(in), &out)
 	return out.String(), r, err
 }
 
@@ -47,29 +47,29 @@ func through(t *testing.T, c *Client, q RedactQuery, op Operator, in string) (st
 func TestRedactVerb(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	const in = "DB_PASSWORD=hunter2hunter\n\xff\x00[REDACTED_X_1]\r\nfrom 10.1.2.3 to 10.1.2.3 and 10.1.2.4"
-	out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", in)
+	out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", in)
 	want := "DB_PASSWORD=[REDACTED_PASSWORD_1]\n\xff\x00[REDACTED__X_1]\r\nfrom [REDACTED_IPV4_1] to [REDACTED_IPV4_1] and [REDACTED_IPV4_2]"
 	if err != nil || out != want || r.Hidden != 4 || r.Session == "" || len(r.Categories) != 2 ||
 		r.Categories[0] != (Hidden{"IPV4", 3, 2, 3}) || r.Categories[1] != (Hidden{"PASSWORD", 1, 1, 1}) {
 		t.Fatalf("%v %+v\n%q", err, r, out)
 	}
-	again, r2, err := through(t, c, RedactQuery{Mode: Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
+	again, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
 	if err != nil || again != "[REDACTED_IPV4_2] password=[REDACTED_PASSWORD_2]" || r2.Session != r.Session {
 		t.Errorf("%v %+v %s", err, r2, again)
 	}
-	lines, r2, err := through(t, c, RedactQuery{Mode: Lines, Session: r.Session}, "", `{"text":"10.1.2.3"}`)
+	lines, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Lines, Session: r.Session}, "", `{"text":"10.1.2.3"}`)
 	if err != nil || lines != `{"text":"[REDACTED_IPV4_1]","findings":[{"category":"IPV4","start":0,"end":8}]}`+"\n" || r2.Session != r.Session {
 		t.Errorf("%v %+v %s", err, r2, lines)
 	}
-	back, r2, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out+"|"+again+"[REDACTED_JWT_9]")
+	back, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out+"|"+again+"[REDACTED_JWT_9]")
 	if err != nil || back != in+"|10.1.2.4 password=Xk29fLq81mZp[REDACTED_JWT_9]" || r2.Restored != 6 || r2.Left != 1 || r2.Session != r.Session {
 		t.Errorf("%v %+v\n%q", err, r2, back)
 	}
-	report, r2, err := through(t, c, RedactQuery{Mode: Report}, "", in)
+	report, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Report}, "", in)
 	if err != nil || report != "" || r2.Hidden != 4 || r2.Session != "" || many(kept) != 1 {
 		t.Errorf("%v %+v %q, %d kept", err, r2, report, many(kept))
 	}
-	plain, r2, err := through(t, c, RedactQuery{Mode: Hide}, "", "nothing")
+	plain, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "nothing")
 	if err != nil || plain != "nothing" || r2.Session != "" || r2.Categories == nil || many(kept) != 1 {
 		t.Errorf("%v %+v %q, %d kept", err, r2, plain, many(kept))
 	}
@@ -79,19 +79,19 @@ func TestRedactVerb(t *testing.T) {
 func TestEscapeIsUndone(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, in := range []string{"one [REDACTED_X_1] and [REDACTED__", "[REDACTED_", strings.Repeat("long ", 100_000) + "[REDACTED_X_1]"} {
-		out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", in)
+		out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", in)
 		if err != nil || out == in || r.Session == "" || r.Hidden != 0 || r.Escaped != strings.Count(in, "[REDACTED_") {
 			t.Fatalf("%v %+v", err, r)
 		}
-		back, r2, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out)
+		back, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out)
 		if err != nil || back != in || r2.Session != r.Session || !known(kept, r.Session) {
 			t.Errorf("%v %+v", err, r2)
 		}
-		if _, r2, err = through(t, c, RedactQuery{Mode: Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
+		if _, r2, err = through(t, c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
 			t.Errorf("gone on with: %v %+v", err, r2)
 		}
 	}
-	lines, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"[REDACTED_X_1]"}`)
+	lines, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"[REDACTED_X_1]"}`)
 	if err != nil || lines != `{"text":"[REDACTED__X_1]","findings":[]}`+"\n" || r.Escaped != 1 || !known(kept, r.Session) {
 		t.Errorf("%v %+v %s", err, r, lines)
 	}
@@ -101,15 +101,15 @@ func TestEscapeIsUndone(t *testing.T) {
 func TestBadLineHasASession(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, rest := range []string{"x", "\n", "\n\n", strings.Repeat("x", maxLine+1), strings.Repeat("x\n", 1<<20)} {
-		out, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
+		out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
 		if !errors.Is(err, bailey.Invalid) || !strings.HasPrefix(err.Error(), "line 2 ") || bailey.HintOf(err) == "" || r.Fault == nil || r.Hidden != 1 || !known(kept, r.Session) {
 			t.Fatalf("%.9q: %v %+v", rest, err, r)
 		}
-		if back, _, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
+		if back, _, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
 			t.Errorf("%.9q: %v %s", rest, err, back)
 		}
 	}
-	if _, r, err := through(t, c, RedactQuery{Mode: Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
+	if _, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
 		t.Errorf("a newline at the end: %v %+v", err, r)
 	}
 }
@@ -117,34 +117,34 @@ func TestBadLineHasASession(t *testing.T) {
 // TestRedactRefuses: before anything is read, and with nothing coming out.
 func TestRedactRefuses(t *testing.T) {
 	_, c, _ := redacting(t, func(kind string, _ any) error { return errors.New("the ledger took it: " + kind) })
-	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, q := range map[string]struct {
-		RedactQuery
-		op   Operator
+		wire.RedactQuery
+		op   wire.Operator
 		kind bailey.Kind
 	}{
-		"no operator":          {RedactQuery{Mode: Restore, Session: r.Session}, "", bailey.Denied},
-		"another word":         {RedactQuery{Mode: Restore, Session: r.Session}, "agent", bailey.Denied},
-		"restore of none":      {RedactQuery{Mode: Restore}, Env, bailey.Invalid},
-		"restore of unknown":   {RedactQuery{Mode: Restore, Session: "s-0"}, Env, bailey.NotFound},
-		"unknown session":      {RedactQuery{Mode: Hide, Session: "s-0"}, "", bailey.NotFound},
-		"report of a session":  {RedactQuery{Mode: Report, Session: r.Session}, "", bailey.Invalid},
-		"no mode":              {RedactQuery{}, "", bailey.Invalid},
-		"another mode":         {RedactQuery{Mode: "x"}, "", bailey.Invalid},
-		"restore not recorded": {RedactQuery{Mode: Restore, Session: r.Session}, Env, bailey.Internal},
+		"no operator":          {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, "", bailey.Denied},
+		"another word":         {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, "agent", bailey.Denied},
+		"restore of none":      {wire.RedactQuery{Mode: wire.Restore}, wire.Env, bailey.Invalid},
+		"restore of unknown":   {wire.RedactQuery{Mode: wire.Restore, Session: "s-0"}, wire.Env, bailey.NotFound},
+		"unknown session":      {wire.RedactQuery{Mode: wire.Hide, Session: "s-0"}, "", bailey.NotFound},
+		"report of a session":  {wire.RedactQuery{Mode: wire.Report, Session: r.Session}, "", bailey.Invalid},
+		"no mode":              {wire.RedactQuery{}, "", bailey.Invalid},
+		"another mode":         {wire.RedactQuery{Mode: "x"}, "", bailey.Invalid},
+		"restore not recorded": {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, bailey.Internal},
 	} {
 		in := &unreadInput{}
 		var out bytes.Buffer
-		_, err := c.Redact(t.Context(), q.RedactQuery, q.op, in, &out)
+		_, err := Redact(t.Context(), c, q.RedactQuery, q.op, in, &out)
 		if bailey.KindOf(err) != q.kind || out.Len() > 0 || in.read.Load() {
 			t.Errorf("%s: %v, came out %q, was read %v", name, err, out.String(), in.read.Load())
 		}
 	}
 	_, bare, _ := start(t, nil)
-	if _, _, err := through(t, bare, RedactQuery{Mode: Hide}, "", ""); !errors.Is(err, bailey.Unavailable) {
+	if _, _, err := through(t, bare, wire.RedactQuery{Mode: wire.Hide}, "", ""); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("a gateway that keeps nothing: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("%s %+v", kind, data))
 		return nil
 	})
-	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 			seen = len(notes)
 		}
 	})
-	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Restore, Session: r.Session}, Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
+	if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -191,17 +191,17 @@ type writerFunc func([]byte)
 func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
 // rawRedaction opens a stream by hand, up to where input may come.
-func rawRedaction(t *testing.T, c *Client, query string) *peer.Conn {
+func rawRedaction(t *testing.T, c *wire.Client, query string) *peer.Conn {
 	t.Helper()
 	conn, err := peer.Dial(c.Home.Socket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.WriteFrame(frameQuery, []byte(query)); err != nil {
+	if err := conn.WriteFrame(wire.FrameQuery, []byte(query)); err != nil {
 		t.Fatal(err)
 	}
-	if kind, b, err := conn.ReadFrame(); err != nil || kind != frameResult {
+	if kind, b, err := conn.ReadFrame(); err != nil || kind != wire.FrameResult {
 		t.Fatalf("%q %s %v", kind, b, err)
 	}
 	return conn
@@ -224,7 +224,7 @@ func TestHostileStreams(t *testing.T) {
 		"":                       "broke off",
 	} {
 		conn := rawRedaction(t, c, rawHide)
-		conn.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
+		conn.WriteFrame(wire.FrameInput, []byte("from 10.1.2.3 and on\n"))
 		io.WriteString(conn, raw)
 		conn.CloseWrite()
 		var last byte
@@ -236,7 +236,7 @@ func TestHostileStreams(t *testing.T) {
 			}
 			last, word = kind, b
 		}
-		if last != frameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
+		if last != wire.FrameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
 			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
@@ -245,13 +245,13 @@ func TestHostileStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.WriteFrame(frameQuery, []byte(query))
-		if kind, b, err := conn.ReadFrame(); err != nil || kind != frameError {
+		conn.WriteFrame(wire.FrameQuery, []byte(query))
+		if kind, b, err := conn.ReadFrame(); err != nil || kind != wire.FrameError {
 			t.Errorf("%s: %q %s %v", name, kind, b, err)
 		}
 		conn.Close()
 	}
-	if _, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3"); err != nil || many(kept) != 1 || !known(kept, r.Session) {
+	if _, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3"); err != nil || many(kept) != 1 || !known(kept, r.Session) {
 		t.Errorf("after all that: %v, %d kept", err, many(kept))
 	}
 }
@@ -262,11 +262,11 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	_, c, done := start(t, func(c *Config) { c.Kept, c.Idle, c.Watch = kept, time.Second, 5*time.Millisecond })
 	read := rawRedaction(t, c, rawHide)
 	stalled := rawRedaction(t, c, rawHide)
-	read.WriteFrame(frameInput, []byte("from 10.1.2.3 and on\n"))
+	read.WriteFrame(wire.FrameInput, []byte("from 10.1.2.3 and on\n"))
 	read.ReadFrame()
 	stalled.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // long before, both directions are full
 	for {
-		if err := stalled.WriteFrame(frameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000)); err != nil {
+		if err := stalled.WriteFrame(wire.FrameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000)); err != nil {
 			break
 		}
 	}
@@ -316,7 +316,7 @@ func TestLongStream(t *testing.T) {
 			most = max(most, now.HeapInuse)
 		}
 	})
-	r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{size}, out)
+	r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
 	lines := (size + len(logLine) - 1) / len(logLine)
 	if err != nil || r.Hidden != 2*lines || got < int64(size) {
 		t.Errorf("%v: %d hidden of %d, %d bytes", err, r.Hidden, 2*lines, got)
@@ -326,11 +326,11 @@ func TestLongStream(t *testing.T) {
 	}
 	got = 0 // the other way out is longer than the way in
 	secret := strings.Repeat("long-Secret-0", 300)
-	_, r, err = through(t, c, RedactQuery{Mode: Hide}, "", "password="+secret)
+	_, r, err = through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "password="+secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err = c.Redact(t.Context(), RedactQuery{Mode: Restore, Session: r.Session}, Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
+	if r, err = Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
 		r.Restored != 10_000 || got != int64(10_000*len(secret)) {
 		t.Errorf("%v: %+v, %d bytes", err, r, got)
 	}
@@ -339,7 +339,7 @@ func TestLongStream(t *testing.T) {
 // TestTwoAtOnce: two streams of one session name the same secrets alike, whoever met them first.
 func TestTwoAtOnce(t *testing.T) {
 	_, c, _ := redacting(t, nil)
-	_, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestTwoAtOnce(t *testing.T) {
 	for i := range in {
 		all.Go(func() {
 			var b bytes.Buffer
-			if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
+			if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
 				t.Error(err)
 			}
 			out[i] = b.String()
@@ -371,7 +371,7 @@ func TestTwoAtOnce(t *testing.T) {
 		}
 	}
 	for i := range out {
-		if back, _, err := through(t, c, RedactQuery{Mode: Restore, Session: r.Session}, Env, out[i]); err != nil || back != in[i].String() {
+		if back, _, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out[i]); err != nil || back != in[i].String() {
 			t.Errorf("stream %d did not come back: %v", i, err)
 		}
 	}
@@ -385,7 +385,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	came := make(chan struct{}, 100)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Redact(context.Background(), RedactQuery{Mode: Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
+		_, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
 		ended <- err
 	}()
 	io.WriteString(feed, "one line\n")
@@ -393,7 +393,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	if _, err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(t, ended); !errors.Is(err, ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
+	if err := wait(t, ended); !errors.Is(err, wire.ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
 		!errors.Is(err, bailey.Unavailable) || !strings.Contains(bailey.HintOf(err), "redact the whole text again") {
 		t.Errorf("the client got %v", err)
 	}
@@ -408,16 +408,16 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in, feed := io.Pipe()
 		go func() { io.WriteString(feed, "a line\n"); cancel(enough) }()
-		if _, err := c.Redact(ctx, RedactQuery{Mode: Hide}, "", in, out); err != enough {
+		if _, err := Redact(ctx, c, wire.RedactQuery{Mode: wire.Hide}, "", in, out); err != enough {
 			t.Errorf("%s: %v", name, err)
 		}
 		feed.Close()
 	}
 	broken := io.MultiReader(strings.NewReader("10.1.2.3\n"), brokenInput{})
-	if r, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
+	if r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
 		t.Errorf("a broken input: %+v, %v", r, err)
 	}
-	if _, err := c.Redact(t.Context(), RedactQuery{Mode: Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
+	if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("a broken output: %v", err)
 	}
 }
@@ -439,7 +439,7 @@ func TestSlowReader(t *testing.T) {
 	_, c, _ := redacting(t, nil)
 	const size = 8 << 20
 	got, waited := 0, false
-	r, err := c.Redact(t.Context(), RedactQuery{Mode: Report}, "", &logText{size}, io.Discard)
+	r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Report}, "", &logText{size}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +449,7 @@ func TestSlowReader(t *testing.T) {
 			time.Sleep(readPatience + time.Second)
 		}
 	})
-	r2, err := c.Redact(context.Background(), RedactQuery{Mode: Hide}, "", &logText{size}, out)
+	r2, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
 	if err != nil || r2.Hidden != r.Hidden || got < size {
 		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r2.Hidden, r.Hidden, got)
 	}
@@ -463,7 +463,7 @@ func TestStreamsAreCounted(t *testing.T) {
 	for range maxStreams {
 		streams = append(streams, rawRedaction(t, c, rawHide))
 	}
-	_, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x")
+	_, _, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "x")
 	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "8 texts are being redacted") || !strings.Contains(bailey.HintOf(err), "wait until one ends") {
 		t.Errorf("one stream too many: %v", err)
 	}
@@ -474,7 +474,7 @@ func TestStreamsAreCounted(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); err != nil {
+	if _, err := c.Call(t.Context(), wire.CallQuery{Capability: "a.b"}, nil, nil); err != nil {
 		t.Errorf("streams took the place of a call: %v", err)
 	}
 	conn, err := net.Dial("unix", c.Home.Socket())
@@ -482,14 +482,14 @@ func TestStreamsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := c.Call(t.Context(), CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
+	if _, err := c.Call(t.Context(), wire.CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
 		t.Errorf("one call too many: %v", err)
 	}
-	streams[0].WriteFrame(frameEnd, nil)
+	streams[0].WriteFrame(wire.FrameEnd, nil)
 	for err = nil; err == nil; { // its connection closes when its place is free
 		_, _, err = streams[0].ReadFrame()
 	}
-	if out, _, err := through(t, c, RedactQuery{Mode: Hide}, "", "x"); err != nil || out != "x" {
+	if out, _, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "x"); err != nil || out != "x" {
 		t.Errorf("while calls take all their places: %q %v", out, err)
 	}
 }
@@ -497,7 +497,7 @@ func TestStreamsAreCounted(t *testing.T) {
 // TestStreamIsSaidAgain: a gateway that ended before it read the query is asked no more, the next one is, and the input
 // is read once.
 func TestStreamIsSaidAgain(t *testing.T) {
-	c := &Client{Home: Home(t.TempDir()), Start: func(Home, *os.File) (*exec.Cmd, error) { return nil, errors.New("no") }}
+	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
 	os.Chmod(string(c.Home), 0o700)
 	l, err := peer.Listen(c.Home.Socket())
 	if err != nil {
@@ -515,15 +515,15 @@ func TestStreamIsSaidAgain(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // for the query to be there, unread
 			case 2:
 				conn.ReadFrame()
-				conn.WriteFrame(frameResult, nil)
+				conn.WriteFrame(wire.FrameResult, nil)
 				_, b, _ := conn.ReadFrame()
-				conn.WriteFrame(frameStdout, b)
-				conn.WriteJSON(frameResult, Redacted{Hidden: 7})
+				conn.WriteFrame(wire.FrameStdout, b)
+				conn.WriteJSON(wire.FrameResult, Redacted{Hidden: 7})
 			}
 			conn.Close()
 		}
 	}()
-	out, r, err := through(t, c, RedactQuery{Mode: Hide}, "", "the input")
+	out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "the input")
 	if err != nil || out != "the input" || r.Hidden != 7 {
 		t.Errorf("%q %+v %v", out, r, err)
 	}

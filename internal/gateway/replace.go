@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 
+	"bailey/internal/wire"
+
 	"bailey"
 )
 
-// Dir opens a directory in the home, which is made, durably, where it is not there.
-func (h Home) Dir(name string) (*os.Root, error) {
+// OpenDir opens a directory in the home, which is made, durably, where it is not there.
+func OpenDir(h wire.Home, name string) (*os.Root, error) {
 	home, err := os.OpenRoot(string(h))
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
 
 // ShimDoor is what receipts call the door of a tool's own name.
@@ -22,10 +23,8 @@ const ShimDoor = "shim"
 // queryPatience bounds how long a connection may stay without its query.
 const queryPatience = 10 * time.Second
 
-// A query is a command line's words, 32 KiB each at most, or a hook's frame, a mebibyte in base64. Decoded values take many times the bytes they
-// stand in: the count bounds what one query costs, as the mcp door does for its lines.
+// Decoded values take many times the bytes they stand in: the count bounds what one query costs, as the mcp door does for its lines.
 const (
-	maxQuery  = 3 << 19
 	maxDir    = 4096    // PATH_MAX
 	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
 )
@@ -44,10 +43,10 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 
 	q, err := readQuery(conn)
 	if err != nil {
-		conn.WriteJSON(frameError, newFailure(err))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
 	}
-	if q.Verb == stopVerb {
+	if q.Verb == wire.StopVerb {
 		g.stop(ctx, conn)
 		return
 	}
@@ -57,18 +56,18 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 	if q.Token != "" {
 		if err := g.named(q.Token, &from.Principal); err != nil {
-			conn.WriteJSON(frameError, newFailure(err))
+			conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 			return
 		}
 	}
 	leave, err := g.session(ctx, q, &from)
 	if err != nil {
-		conn.WriteJSON(frameError, newFailure(err))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
 	}
 	defer leave()
 	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)+len(g.webs)) > maxConns {
-		conn.WriteJSON(frameError, newFailure(errCrowded))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
 		return
 	}
 	verb := g.Looks[q.Verb]
@@ -81,9 +80,9 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from, q.Session != "")
-	case q.Verb == httpVerb:
+	case q.Verb == wire.HTTPVerb:
 		g.http(ctx, conn, q)
-	case q.Verb == redactVerb:
+	case q.Verb == wire.RedactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
 		if act == nil { // an act is done once it is begun
@@ -94,12 +93,12 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		case err == nil:
 			respond(conn, answer)
 		case act != nil: // an operator has to read the name of what is to be mended
-			conn.WriteJSON(frameError, newFailure(err))
+			conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		default:
-			conn.WriteJSON(frameError, newFailure(err).hidden(g.Redaction, from.Session.ID))
+			conn.WriteJSON(wire.FrameError, hidden(err, g.Redaction, from.Session.ID))
 		}
 	default:
-		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid,
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
 	}
 }
@@ -107,7 +106,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 // named gives a principal the name that its token has.
 func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 	if g.Agents == nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + TokenVariable}
+		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + wire.TokenVariable}
 	}
 	t, err := g.Agents.Admit(bearer)
 	p.Agent, p.Token = t.Agent, t.ID
@@ -115,10 +114,10 @@ func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 }
 
 var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
-	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + TokenVariable}
+	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + wire.TokenVariable}
 
 // session gives a query its session: that of its bearer, or one of its own, which ends with it.
-func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leave func(), err error) {
+func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) (leave func(), err error) {
 	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
 	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
 	if q.Session == "" && nobody {
@@ -164,25 +163,25 @@ func (g *Gateway) session(ctx context.Context, q Query, from *bailey.Call) (leav
 
 // respond writes an answer, or says that it is more than a frame holds.
 func respond(conn *peer.Conn, answer any) {
-	if err := conn.WriteJSON(frameResult, answer); bailey.KindOf(err) == bailey.Invalid {
-		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
+	if err := conn.WriteJSON(wire.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
 	}
 }
 
-func readQuery(conn *peer.Conn) (q Query, err error) {
+func readQuery(conn *peer.Conn) (q wire.Query, err error) {
 	conn.SetReadDeadline(time.Now().Add(queryPatience))
-	kind, b, err := conn.ReadFrameWithin(maxQuery)
+	kind, b, err := conn.ReadFrameWithin(wire.MaxQuery)
 	if err != nil {
 		return q, err
 	}
 	conn.SetReadDeadline(time.Time{})
-	if kind != frameQuery {
+	if kind != wire.FrameQuery {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no query", kind)}
 	}
 	return parseQuery(b)
 }
 
-func parseQuery(b []byte) (q Query, err error) {
+func parseQuery(b []byte) (q wire.Query, err error) {
 	if n := bytes.Count(b, []byte(",")) + bytes.Count(b, []byte("[")) + bytes.Count(b, []byte("{")); n > maxValues {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the query may hold %d values, %d are allowed", n, maxValues)}
 	}
@@ -192,21 +191,21 @@ func parseQuery(b []byte) (q Query, err error) {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the query is not one", Err: err}
 	}
 	switch {
-	case q.Verb == stopVerb:
-	case q.Protocol != Protocol:
-		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, Protocol),
+	case q.Verb == wire.StopVerb:
+	case q.Protocol != wire.Protocol:
+		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, wire.Protocol),
 			Hint: "two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one"}
 	case !filepath.IsAbs(q.Dir) || len(q.Dir) > maxDir:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
 	case q.Verb == "call" && q.Call == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
-	case q.Verb == redactVerb && q.Redact == nil:
+	case q.Verb == wire.RedactVerb && q.Redact == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a redact query without a mode"}
 	}
 	return q, nil
 }
 
-func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q Query, call bailey.Call) {
+func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q wire.Query, call bailey.Call) {
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
 	call.DryRun = q.Call.DryRun
 	if q.Call.Wait {
@@ -214,13 +213,13 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 		call.Asked = notify(conn)
 	}
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frames{conn, frameStdout, cancel}, frames{conn, frameStderr, cancel}
+		call.Stdout, call.Stderr = frames{conn, wire.FrameStdout, cancel}, frames{conn, wire.FrameStderr, cancel}
 	}
 	if call.Whole = q.Call.Shim; call.Whole && call.Door == "cli" {
 		call.Door = ShimDoor
 	}
 	go untilGone(conn, cancel)
-	conn.WriteJSON(frameResult, NewReply(g.Gate.Do(ctx, call)))
+	conn.WriteJSON(wire.FrameResult, wire.NewReply(g.Gate.Do(ctx, call)))
 }
 
 // notify tells a client once which question its call waits for. One that does not take the notice does not take the
@@ -230,7 +229,7 @@ func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
 	return func(ctx context.Context, q bailey.Question) {
 		once.Do(func() {
 			if ctx.Err() == nil {
-				conn.WriteJSON(frameNotice, Notice{q.ID, q.Digest, q.Expires})
+				conn.WriteJSON(wire.FrameNotice, wire.Notice{Approval: q.ID, Digest: q.Digest, Expires: q.Expires})
 			}
 		})
 	}
@@ -249,7 +248,7 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
 		g.Log.Error("the gateway's end is not recorded", "err", err)
 	}
-	conn.WriteFrame(frameResult, nil)
+	conn.WriteFrame(wire.FrameResult, nil)
 	if end := g.end.Load(); end != nil {
 		(*end)(ErrStopped)
 	}
@@ -264,11 +263,11 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 	leave, err := g.opens(ctx, from, more, !bearer)
 	if err != nil {
-		conn.WriteJSON(frameError, newFailure(err))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
 	}
 	defer leave()
-	if err = conn.WriteFrame(frameResult, nil); err == nil {
+	if err = conn.WriteFrame(wire.FrameResult, nil); err == nil {
 		err = g.MCP(ctx, from, conn.UnixConn)
 	}
 	if err != nil {
@@ -309,7 +308,7 @@ func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]a
 	}()
 	if err := g.Begin(ctx, shown); err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return nil, newFailure(err).hidden(g.Redaction, id).err()
+		return nil, hidden(err, g.Redaction, id).Err()
 	}
 	begun, over = true, func() { g.End(g.last, shown) }
 	return leave, nil
@@ -342,4 +341,10 @@ func (f frames) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// hidden is an error as the session may read it.
+func hidden(err error, r *Redaction, id bailey.SessionID) wire.Failure {
+	f := wire.NewFailure(err)
+	return wire.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}
 }

@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // SettingsName is the settings file's name in the home.
@@ -33,7 +34,7 @@ type Applied struct {
 	Notify     Notify        `json:"notify,omitzero"`         // without its URL, which the file alone has
 	Network    Network       `json:"network,omitzero"`        // what cages reach beyond manifests
 	Agents     AgentRules    `json:"agents,omitzero"`         // who may call
-	Operator   Operator      `json:"operator,omitempty"`
+	Operator   wire.Operator `json:"operator,omitempty"`
 	Person     string        `json:"person,omitempty"`
 }
 
@@ -85,7 +86,7 @@ type SettingsState struct {
 // used, and then no call gets a workspace. The redaction that was applied last holds in any case: it stands in
 // the ledger, so that a file which is changed or removed hides no less.
 type Settings struct {
-	home       Home
+	home       wire.Home
 	workspaces *Workspaces
 	redaction  *Redaction
 	note       func(ctx context.Context, kind string, data any) error
@@ -97,7 +98,7 @@ type Settings struct {
 
 // OpenSettings reads the home's settings and puts them to use if they are what was applied last. It is an error
 // when the redaction applied last is none that this version can hold to.
-func OpenSettings(home Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
+func OpenSettings(home wire.Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	if err := r.Use(last.Redaction); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the redaction applied last is not understood", Err: err,
 			Hint: "start the version of bailey that applied it, take the rule out of " + SettingsName + ", then bailey init --apply"}
@@ -131,7 +132,7 @@ func (s *Settings) Applied() Applied {
 	return s.applied
 }
 
-func (s *Settings) path() string { return s.home.path(SettingsName) }
+func (s *Settings) path() string { return s.home.Path(SettingsName) }
 
 // check says why what was applied cannot be used.
 func (s *Settings) check() error {

@@ -7,6 +7,7 @@ import (
 
 	"bailey"
 	"bailey/internal/redact"
+	"bailey/internal/wire"
 )
 
 // Redacted is what a redaction or a restoring came to. It holds no text.
@@ -19,7 +20,7 @@ type Redacted struct {
 	Restored   int              `json:"restored,omitempty"`
 	Left       int              `json:"left,omitempty"`   // tokens that were not given back
 	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of them
-	Fault      *failure         `json:"fault,omitempty"`  // of the line that ended it
+	Fault      *wire.Failure    `json:"fault,omitempty"`  // of the line that ended it
 }
 
 // Hidden is what was found of one category.

@@ -14,10 +14,8 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/wire"
 )
-
-// httpVerb makes a connection one of HTTP/1.1.
-const httpVerb = "http"
 
 // Web serves HTTP, and has sessions of its own.
 type Web interface {
@@ -81,19 +79,19 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 }
 
 // http hands a connection over, and returns when it is closed.
-func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q Query) {
+func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q wire.Query) {
 	if g.web == nil {
-		conn.WriteJSON(frameError, newFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
 		return
 	}
 	select {
 	case g.webs <- struct{}{}:
 		defer func() { <-g.webs }()
 	default:
-		conn.WriteJSON(frameError, newFailure(errCrowded))
+		conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
 		return
 	}
-	if err := conn.WriteFrame(frameResult, nil); err != nil {
+	if err := conn.WriteFrame(wire.FrameResult, nil); err != nil {
 		return
 	}
 	c := &WebConn{UnixConn: conn.UnixConn, Dir: q.Dir, Front: q.Front, closed: make(chan struct{})}
@@ -117,15 +115,6 @@ func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (fr
 		return from, nil, err
 	}
 	return from, func() { part(); g.endSession(from.Session.ID) }, nil
-}
-
-// HTTP opens a connection that carries HTTP/1.1 from here on, and outlives ctx. says is what the listener says of itself.
-func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (rw io.ReadWriteCloser, err error) {
-	err = untilHeard(ctx, func() error {
-		rw, err = c.carrier(ctx, Query{Verb: httpVerb, Front: says})
-		return err
-	})
-	return rw, err
 }
 
 // maxFront bounds the connections of one listener; the next one waits for a place.

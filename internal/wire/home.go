@@ -1,4 +1,4 @@
-package gateway
+package wire
 
 import (
 	"errors"
@@ -42,14 +42,14 @@ func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
 // ledger back has to put that back as well.
 const CheckpointName = "checkpoint"
 
-func (h Home) Checkpoint() string { return h.path(CheckpointName) }
+func (h Home) Checkpoint() string { return h.Path(CheckpointName) }
 
 // CosignedName is the name of the file of the last checkpoint before the newest that carries witnesses' cosignatures.
 const CosignedName = "checkpoint.cosigned"
 
-func (h Home) Cosigned() string { return h.path(CosignedName) }
+func (h Home) Cosigned() string { return h.Path(CosignedName) }
 
-func (h Home) path(name string) string { return filepath.Join(string(h), name) }
+func (h Home) Path(name string) string { return filepath.Join(string(h), name) }
 
 // FindHome returns $BAILEY_HOME, or ~/.bailey. It creates nothing.
 func FindHome() (Home, error) {

@@ -1,4 +1,6 @@
-package gateway
+// Package wire is the thin side of the gateway: where a home and its socket are, what is said there, and the client that says it and
+// starts a gateway when none answers. What starts often links this, and not the gateway.
+package wire
 
 import (
 	"encoding/json"
@@ -11,22 +13,39 @@ import (
 // Protocol is the version of what client and gateway say to each other; another one is refused.
 const Protocol = 3
 
-// stopVerb ends the gateway. It is understood in every version of the protocol.
-const stopVerb = "stop"
+// Verbs of which a connection becomes more than one answer.
+const (
+	StopVerb   = "stop"   // ends the gateway; understood in every version of the protocol
+	HTTPVerb   = "http"   // makes a connection one of HTTP/1.1
+	RedactVerb = "redact" // streams text through the gateway, which has the detectors and the map of what they found
+)
 
-// Frame kinds. A client sends one query; the gateway answers output frames, then one result or error. To a call that
+// Variables of a client's environment.
+const (
+	SessionVariable = "BAILEY_SESSION" // holds the bearer of the session that its calls belong to
+	TokenVariable   = "BAILEY_TOKEN"   // holds the token of the agent that it acts for
+)
+
+// CallsSocket is where an agent inside the wall finds the one socket it has. The place is all that says so: a variable could be
+// set outside, and some clients give the programs that they start none.
+const CallsSocket = "/run/bailey/calls.sock"
+
+// MaxQuery bounds a query, in bytes: a command line's words, 32 KiB each at most, or a hook's frame, a mebibyte in base64.
+const MaxQuery = 3 << 19
+
+// Kinds of frames. A client sends one query; the gateway answers output frames, then one result or error. To a call that
 // waits for a person it sends a notice, which says of what.
 // After a query for "mcp" and an empty result frame the connection carries MCP, unframed, and after one for "http" HTTP/1.1. After one for "redact" and
 // an empty result frame the client sends input and then end, while output comes; a result or error is the last word.
 const (
-	frameQuery  byte = 'q'
-	frameStdout byte = 'o'
-	frameStderr byte = 'e'
-	frameResult byte = 'r'
-	frameError  byte = 'x'
-	frameInput  byte = 'i'
-	frameEnd    byte = 'z'
-	frameNotice byte = 'n'
+	FrameQuery  byte = 'q'
+	FrameStdout byte = 'o'
+	FrameStderr byte = 'e'
+	FrameResult byte = 'r'
+	FrameError  byte = 'x'
+	FrameInput  byte = 'i'
+	FrameEnd    byte = 'z'
+	FrameNotice byte = 'n'
 )
 
 // Query is what a client asks for.
@@ -54,6 +73,31 @@ type CallQuery struct {
 	Stream     bool                `json:"stream,omitempty"` // send output as it comes
 	Shim       bool                `json:"shim,omitempty"`   // it was called by the tool's own name: all output, however much
 }
+
+// Operator says by what right an operator verb comes. It guards against accident and is no wall: the
+// client says it of itself, and every process of the user's uid could. Ledger events carry it.
+type Operator string
+
+const (
+	Terminal Operator = "terminal" // stdin and stdout are a terminal
+	Env      Operator = "env"      // BAILEY_OPERATOR=1 together with --yes
+)
+
+// RedactQuery is what a client wants of the input it is about to send.
+type RedactQuery struct {
+	Mode    RedactMode       `json:"mode"`
+	Session bailey.SessionID `json:"session,omitempty"` // a kept one; empty for a new one
+}
+
+// RedactMode is what becomes of the input.
+type RedactMode string
+
+const (
+	Hide    RedactMode = "hide"    // comes out with tokens
+	Lines   RedactMode = "lines"   // the same for lines of JSON
+	Report  RedactMode = "report"  // nothing comes out, and nothing is kept
+	Restore RedactMode = "restore" // comes out with tokens given back; for operators
+)
 
 // Notice says which question a call waits for.
 type Notice struct {
@@ -114,23 +158,20 @@ func NewReply(r bailey.Result) Reply {
 	return p
 }
 
-// failure is an error as it crosses the socket.
-type failure struct {
+// Failure is an error as it crosses the socket.
+type Failure struct {
 	Kind    bailey.Kind `json:"kind"`
 	Message string      `json:"message"`
 	Hint    string      `json:"hint,omitempty"`
 }
 
-func newFailure(err error) failure {
-	return failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
+// NewFailure is what of an error crosses.
+func NewFailure(err error) Failure {
+	return Failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
 }
 
-// hidden is the failure as the session may read it.
-func (f failure) hidden(r *Redaction, id bailey.SessionID) failure {
-	return failure{f.Kind, r.Text(id, f.Message), r.Text(id, f.Hint)}
-}
-
-func (f failure) err() error {
+// Err is the error again.
+func (f Failure) Err() error {
 	return &bailey.Error{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
 }
 
