@@ -38,6 +38,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/jail/inside": {},
 	"internal/egress":      {ours: []string{"."}},
 	"internal/daemon":      {ours: []string{"."}},
+	"internal/terminal":    {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
@@ -47,17 +48,19 @@ var rooms = map[string]struct{ ours, outside []string }{
 	// spine
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors
-	"internal/wire":    {ours: []string{".", "internal/peer"}, outside: []string{"golang.org/x/sys"}},
+	"internal/wire":    {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
+	"internal/shim":    {ours: []string{".", "internal/terminal", "internal/wire"}},
 	"internal/judge":   {ours: []string{".", "pack", "internal/command"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	"internal/wrap":    {ours: []string{"."}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/tui", "internal/wire", "internal/wrap"},
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
+	"cmd/bailey-shim":   {ours: []string{"internal/shim"}},
 	// examples that tests run
 	"examples/hooks/notify": {ours: []string{"hook"}},
 	// for tests alone
@@ -170,6 +173,7 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/canon", "internal/peer", "internal/sshsig"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
+	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/wire"}, outside: []string{"golang.org/x/sys"}},
 }
 
 // TestSmallPrograms follows every import from each small program.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"bailey/internal/gateway"
+	"bailey/internal/wire"
 )
 
 // agentStatus says what holds an agent itself, as opposed to its calls. It is found out by trying.
@@ -54,7 +55,7 @@ func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
 // tryAgents tests what holds whoever runs this process, and each client that is installed here. Running tells whether there
 // is a gateway that a hook can ask. All goes on where one test has failed already.
 func tryAgents(ctx context.Context, known []agentStatus, dir string, running, all bool) []agentStatus {
-	self := trySelf(ctx, dir, all || callsSocket() != "")
+	self := trySelf(ctx, dir, all || wire.Inside() != "")
 	agents := []agentStatus{}
 	for _, a := range known {
 		if a.Agent == self.Agent {

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -180,24 +181,24 @@ func (o openQuestion) read(id string) (openQuestion, error) {
 func (q openQuestion) words() string {
 	var b strings.Builder
 	for _, line := range splitLines(q.Text) {
-		fmt.Fprintf(&b, "  %s\n", shown(line))
+		fmt.Fprintf(&b, "  %s\n", terminal.Shown(line))
 	}
-	fmt.Fprintf(&b, "\nreads     %s\n", shown(strings.Join(q.Argv, " ")))
+	fmt.Fprintf(&b, "\nreads     %s\n", terminal.Shown(strings.Join(q.Argv, " ")))
 	for i, line := range splitLines(q.Preview) {
-		fmt.Fprintf(&b, "%-9s %s\n", map[bool]string{true: "shows"}[i == 0], shown(line))
+		fmt.Fprintf(&b, "%-9s %s\n", map[bool]string{true: "shows"}[i == 0], terminal.Shown(line))
 	}
-	fmt.Fprintf(&b, "call      %s%s, by %s\n", shown(string(q.Call)), shown(q.Inputs), shown(q.Agent))
-	fmt.Fprintf(&b, "impact    %s\n", shown(q.Impact))
+	fmt.Fprintf(&b, "call      %s%s, by %s\n", terminal.Shown(string(q.Call)), terminal.Shown(q.Inputs), terminal.Shown(q.Agent))
+	fmt.Fprintf(&b, "impact    %s\n", terminal.Shown(q.Impact))
 	if q.Open {
 		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
 	}
 	for _, r := range q.Rules {
-		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, shown(r.Source)), " ()"), shown(r.Reason))
+		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
 	}
 	b.WriteString("wants     " + q.wanted())
 	for _, e := range q.Answers {
 		if e.Granted {
-			fmt.Fprintf(&b, "; %s has granted it (%s)", shown(e.Name), e.Level)
+			fmt.Fprintf(&b, "; %s has granted it (%s)", terminal.Shown(e.Name), e.Level)
 		}
 	}
 	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stands(), q.Digest)
@@ -219,7 +220,7 @@ func (q openQuestion) wanted() string {
 // stands says how it stands.
 func (q openQuestion) stands() string {
 	if q.State == stateOver {
-		return "over: " + shown(q.Ended)
+		return "over: " + terminal.Shown(q.Ended)
 	}
 	return q.waits() + ", until " + q.until().Local().Format(time.RFC3339)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
 		return err
 	}
 	if !d.yes {
-		if err := a.confirm(ctx, fmt.Sprintf("Take signed answers at %s?", shown(d.at))); err != nil {
+		if err := a.confirm(ctx, fmt.Sprintf("Take signed answers at %s?", terminal.Shown(d.at))); err != nil {
 			return err
 		}
 	}
@@ -110,7 +111,7 @@ func httpToken(name string) (string, error) {
 		return makeToken(name)
 	}
 	bad := func(why, cure string, err error) error {
-		return &bailey.Error{Kind: bailey.Denied, Message: "the token's file " + shown(name) + " " + why, Hint: cure, Err: err}
+		return &bailey.Error{Kind: bailey.Denied, Message: "the token's file " + terminal.Shown(name) + " " + why, Hint: cure, Err: err}
 	}
 	if err != nil {
 		return "", bad("cannot be read", "name a regular file of your own, or none", err)
@@ -146,7 +147,7 @@ func makeToken(name string) (string, error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "the token's file " + shown(name) + " cannot be made", Err: err, Hint: "name a file in a directory that you may write"}
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "the token's file " + terminal.Shown(name) + " cannot be made", Err: err, Hint: "name a file in a directory that you may write"}
 	}
 	return token, nil
 }

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -141,7 +142,7 @@ func (a *app) answered(out answered) error {
 	case out.Settled:
 		_, err = fmt.Fprintln(a.stdout, "denied")
 	default:
-		_, err = fmt.Fprintf(a.stdout, "recorded: %d of %s, by %s\n", len(out.Names), counts(out.Count, "answer"), shown(strings.Join(out.Names, ", ")))
+		_, err = fmt.Fprintf(a.stdout, "recorded: %d of %s, by %s\n", len(out.Names), counts(out.Count, "answer"), terminal.Shown(strings.Join(out.Names, ", ")))
 	}
 	return err
 }

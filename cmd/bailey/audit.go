@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -95,7 +96,7 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 			err = errors.New("it is the other kind of key: a log signs, a witness cosigns")
 		}
 		if err != nil {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: flag + " " + shown(text) + " is no such key", Err: err,
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: flag + " " + terminal.Shown(text) + " is no such key", Err: err,
 				Hint: "a log's is what bailey audit key prints, a witness's what bailey audit witness --show prints"}
 		}
 		keys = append(keys, k)
@@ -220,7 +221,7 @@ func (a *app) input(name string, most int64) ([]byte, error) {
 }
 
 func unread(name string, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
+	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + terminal.Shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
 }
 
 // verifyReceipt verifies a portable receipt.
@@ -231,7 +232,7 @@ func (a *app) verifyReceipt(v verifying, args []string) error {
 	case err != nil:
 		return err
 	case len(args) > 0:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified without a ledger: leave out " + shown(args[0]), Hint: use}
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified without a ledger: leave out " + terminal.Shown(args[0]), Hint: use}
 	case len(v.against) > 0:
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt carries its checkpoint: leave out --against", Hint: use}
 	case len(t.Keys) == 0:
@@ -261,13 +262,13 @@ func (a *app) shownReceipt(v audit.Verified) error {
 		return a.print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed, "intent": v.Intent.Data, "outcome": v.Outcome.Data,
 			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open})
 	}
-	fmt.Fprintf(a.stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq, shown(v.Origin), v.Size)
-	fmt.Fprintf(a.stdout, "intent: %s\n", shown(string(v.Intent.Data)))
+	fmt.Fprintf(a.stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq, terminal.Shown(v.Origin), v.Size)
+	fmt.Fprintf(a.stdout, "intent: %s\n", terminal.Shown(string(v.Intent.Data)))
 	if v.Outcome.Seq != 0 {
-		fmt.Fprintf(a.stdout, "outcome: %s\n", shown(string(v.Outcome.Data)))
+		fmt.Fprintf(a.stdout, "outcome: %s\n", terminal.Shown(string(v.Outcome.Data)))
 	}
 	for _, c := range v.Cosignatures {
-		fmt.Fprintf(a.stdout, "cosigned: by %s\n", shown(c.Witness))
+		fmt.Fprintf(a.stdout, "cosigned: by %s\n", terminal.Shown(c.Witness))
 	}
 	for _, s := range open {
 		fmt.Fprintf(a.stdout, "not proved: %s\n", s)

@@ -5,6 +5,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/terminal"
 )
 
 // ruling is a report as JSON shows it. One that is not OK is an error like others, too.
@@ -46,10 +47,10 @@ func (a *app) verdict(dir string, r ruling) error {
 	default:
 		a.say(string(r.Error), r.Why, r.Hint)
 		if r.Also != nil {
-			fmt.Fprintf(a.stderr, "  also: %s\n", shown(r.Also.Error()))
+			fmt.Fprintf(a.stderr, "  also: %s\n", terminal.Shown(r.Also.Error()))
 		}
 		for _, s := range r.Notes {
-			fmt.Fprintf(a.stderr, "  note: %s\n", shown(s))
+			fmt.Fprintf(a.stderr, "  note: %s\n", terminal.Shown(s))
 		}
 	}
 	if !r.OK {
@@ -67,7 +68,7 @@ func (a *app) holds(r ruling) {
 		said []string
 	}{{"note", r.Notes}, {"proved", r.Proves}, {"not proved", r.LeavesOpen}} {
 		for _, s := range list.said {
-			fmt.Fprintf(a.stdout, "%s: %s\n", list.word, shown(s))
+			fmt.Fprintf(a.stdout, "%s: %s\n", list.word, terminal.Shown(s))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 )
 
 // witnessing is what the flags of audit witness say.
@@ -41,7 +42,7 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 		Example: "  bailey audit witness --name witness.example/w --key-file w/key --seen w/seen --key KEY --listen 127.0.0.1:7070",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.after = "what it saw last is in " + shown(v.seen) + ": start it again with that"
+			a.after = "what it saw last is in " + terminal.Shown(v.seen) + ": start it again with that"
 			w, key, err := v.open()
 			switch {
 			case err != nil:
@@ -105,14 +106,14 @@ func (v witnessing) private() (crypto.Signer, error) {
 	}
 	_, old := os.Lstat(v.seen)
 	if err == nil && errors.Is(old, fs.ErrNotExist) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is the witness's key, " + shown(v.file) + ", and no record of what it saw, " + shown(v.seen),
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is the witness's key, " + terminal.Shown(v.file) + ", and no record of what it saw, " + terminal.Shown(v.seen),
 			Hint: "look at the paths; a witness that forgot begins anew, with another name and key; a key that never signed begins with {} in that file"}
 	}
 	if !errors.Is(err, bailey.NotFound) {
 		return private, err
 	}
 	if old == nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a record of what the witness saw, " + shown(v.seen) + ", and no key " + shown(v.file),
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a record of what the witness saw, " + terminal.Shown(v.seen) + ", and no key " + terminal.Shown(v.file),
 			Hint: "look at the paths; a witness that lost its key begins anew, with another name and another file"}
 	}
 	if private, err = files.Named(name); err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"bailey/internal/terminal"
 )
 
 // jailRow is one line of bench jail. Of the ratios it has those that say something of it.
@@ -92,7 +94,7 @@ func (a *app) printJail(rows jailRows) error {
 		return err
 	}
 	for _, r := range rows.Absent {
-		fmt.Fprintf(a.stderr, "bailey: no row %s: %s\n", r.Name, shown(r.Why))
+		fmt.Fprintf(a.stderr, "bailey: no row %s: %s\n", r.Name, terminal.Shown(r.Why))
 	}
 	return nil
 }

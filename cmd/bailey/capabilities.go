@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -143,5 +144,5 @@ func indentValue(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return unseen(indent(b))
+	return terminal.JSON(indent(b))
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"bailey/internal/terminal"
 )
 
 // A console joins a person's terminal with a pseudo-terminal made for one tool (pts(4)). The tool has the slave and
@@ -28,7 +30,7 @@ func openConsole(in, out *os.File) (*console, error) {
 	if err := c.pair(); err != nil {
 		return nil, err
 	}
-	before, ok := termios(in)
+	before, ok := terminal.Get(in)
 	if !ok {
 		c.master.Close()
 		c.slave.Close()
@@ -37,7 +39,7 @@ func openConsole(in, out *os.File) (*console, error) {
 	ioctl(c.slave, syscall.TCSETS, unsafe.Pointer(&before))
 	c.resize(in)
 	signal.Notify(c.resized, syscall.SIGWINCH)
-	c.leave = sync.OnceFunc(func() { setTermios(in, before) })
+	c.leave = sync.OnceFunc(func() { terminal.Set(in, before) })
 	after := raw(before)
 	ioctl(in, syscall.TCSETS, unsafe.Pointer(&after))
 	// As a mere Writer: the copying inside the kernel that two files would get holds the master while nobody types.
@@ -107,7 +109,7 @@ func (c *console) resize(from *os.File) {
 	}
 }
 
-// raw passes every byte as it is, at once and without echo (termios(3), "Raw mode").
+// raw passes every byte as it is, at once and without echo (terminal.Get(3), "Raw mode").
 func raw(t syscall.Termios) syscall.Termios {
 	t.Iflag &^= syscall.IGNBRK | syscall.BRKINT | syscall.PARMRK | syscall.ISTRIP | syscall.INLCR | syscall.IGNCR | syscall.ICRNL | syscall.IXON
 	t.Oflag &^= syscall.OPOST

@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/jail"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -72,9 +73,9 @@ func (a *app) diagnosis(r findings) error {
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, shown(f.Tried))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, terminal.Shown(f.Tried))
 		if f.Cure != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", shown(f.Cure))
+			fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(f.Cure))
 		}
 	}
 	return w.Flush()

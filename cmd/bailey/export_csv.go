@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"bailey/internal/terminal"
+
 	"bailey"
 )
 
@@ -64,7 +66,7 @@ func csvCell(v any) string {
 func writeCSV(w io.Writer, cells []string) error {
 	quoted := make([]string, len(cells))
 	for i, c := range cells {
-		quoted[i] = `"` + strings.ReplaceAll(defused(shown(c)), `"`, `""`) + `"`
+		quoted[i] = `"` + strings.ReplaceAll(defused(terminal.Shown(c)), `"`, `""`) + `"`
 	}
 	_, err := fmt.Fprintf(w, "%s\r\n", strings.Join(quoted, ","))
 	return err

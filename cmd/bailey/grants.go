@@ -12,6 +12,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -122,7 +123,7 @@ func (a *app) approveFor(ctx context.Context, c *wire.Client, op wire.Operator, 
 	}
 	if !how.yes || !a.json {
 		fmt.Fprintf(a.dialog(), "\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
-			shown(string(g.Capability)), shown(g.Principal.Agent), askingRules(g.Rules), g.Until.Local().Format(time.DateTime))
+			terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules), g.Until.Local().Format(time.DateTime))
 	}
 	if !how.yes {
 		if err := a.confirm(ctx, "Let it stand?"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -74,19 +75,19 @@ func (a *app) hookRows(l hookList) {
 		}
 		status := h.Status
 		if h.Problem != "" {
-			status = strings.TrimSpace(status + " DOES NOT START: " + shown(h.Problem))
+			status = strings.TrimSpace(status + " DOES NOT START: " + terminal.Shown(h.Problem))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", h.Hook, h.Event, cell(strings.Join(h.Argv, " ")), cell(h.Matcher), state, status)
 		if h.Warned != nil {
-			fmt.Fprintf(w, "\t%s\t%s\n", h.Warned.Kind, shown(h.Warned.Text))
+			fmt.Fprintf(w, "\t%s\t%s\n", h.Warned.Kind, terminal.Shown(h.Warned.Text))
 		}
 	}
 	w.Flush()
 	switch {
 	case l.Fault != "":
-		fmt.Fprintln(a.stdout, "NOTHING IS ALLOWED: "+shown(l.Fault))
+		fmt.Fprintln(a.stdout, "NOTHING IS ALLOWED: "+terminal.Shown(l.Fault))
 	case l.Drift != "":
-		fmt.Fprintln(a.stdout, "DRIFT: "+shown(l.Drift)+"; bailey hooks reload shows the difference and applies it")
+		fmt.Fprintln(a.stdout, "DRIFT: "+terminal.Shown(l.Drift)+"; bailey hooks reload shows the difference and applies it")
 	case len(l.Hooks) == 0:
 		fmt.Fprintf(a.stdout, "no hooks: %s names them, bailey hooks reload applies it\n", l.File)
 	}

@@ -16,6 +16,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/gateway"
 	"bailey/internal/hooks"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -345,13 +346,13 @@ func (a *app) showTrial(t hookTrial) {
 	fmt.Fprintf(a.stdout, "  %-7s exit code %d after %d ms, %s\n", "ended", t.Exit, t.Millis, status)
 	fmt.Fprintf(a.stdout, "  %-7s %s\n", t.Effect, visible(t.comes()))
 	if t.Hint != "" {
-		fmt.Fprintf(a.stdout, "          → %s\n", shown(t.Hint))
+		fmt.Fprintf(a.stdout, "          → %s\n", terminal.Shown(t.Hint))
 	}
 	for _, w := range t.Warning {
 		if w.Kind != "hook.failed" {
 			fmt.Fprintf(a.stdout, "  %-7s %s: %s\n", "warning", w.Kind, visible(w.Text))
 			if w.Hint != "" {
-				fmt.Fprintf(a.stdout, "          → %s\n", shown(w.Hint))
+				fmt.Fprintf(a.stdout, "          → %s\n", terminal.Shown(w.Hint))
 			}
 		}
 	}

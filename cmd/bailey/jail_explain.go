@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 
 	"github.com/spf13/cobra"
@@ -112,7 +113,7 @@ func (s *stack) cage(ctx context.Context, q wire.Query, call bailey.Call) (any, 
 
 func (a *app) explained(p cagePlan) {
 	if p.Kind == bailey.Uncaged {
-		fmt.Fprintf(a.stdout, "no cage: %s would run with all that its user may do\n", shown(p.Binary))
+		fmt.Fprintf(a.stdout, "no cage: %s would run with all that its user may do\n", terminal.Shown(p.Binary))
 		return
 	}
 	fmt.Fprintf(a.stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
@@ -121,11 +122,11 @@ func (a *app) explained(p cagePlan) {
 		list []string
 	}{{"absent here", p.Absent}, {"lacking", p.Lacks}} {
 		if len(word.list) > 0 {
-			fmt.Fprintf(a.stdout, "%s: %s\n", word.what, shown(strings.Join(word.list, ", ")))
+			fmt.Fprintf(a.stdout, "%s: %s\n", word.what, terminal.Shown(strings.Join(word.list, ", ")))
 		}
 	}
 	if p.Lesser != "" {
-		fmt.Fprintln(a.stdout, "not the full cage: "+shown(p.Lesser))
+		fmt.Fprintln(a.stdout, "not the full cage: "+terminal.Shown(p.Lesser))
 	}
 	if len(p.Plan) == 0 {
 		fmt.Fprintln(a.stdout, "the plan names a secret, so its text is withheld")

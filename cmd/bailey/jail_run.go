@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/terminal"
 )
 
 // jailRun plans a cage, has the ledger say so, and runs the program in this very process: so its streams are
@@ -30,7 +31,7 @@ func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 		return err
 	}
 	defer cages.Close()
-	job, err := c.job(argv, isTerminal(os.Stdin) && isTerminal(os.Stdout))
+	job, err := c.job(argv, terminal.Is(os.Stdin) && terminal.Is(os.Stdout))
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (a *app) inside(ctx context.Context, run bailey.Run, tty bool, lent bailey.
 
 // gently is a context that ends as ctx does, or at SIGQUIT, and leaves a tool time to end by itself.
 func gently(ctx context.Context) (context.Context, func()) {
-	ctx, forget := untilSignal(ctx, syscall.SIGQUIT)
+	ctx, forget := terminal.UntilSignal(ctx, syscall.SIGQUIT)
 	gentle, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() { cancel(bailey.Gentle{Cause: context.Cause(ctx)}) })
 	return gentle, func() { unwatch(); forget(); cancel(nil) }
@@ -88,7 +89,7 @@ func (a *app) banner(job bailey.Job, cage bailey.Cage) {
 		words += "; not the full cage: " + cage.Lesser
 	}
 	if job.TTY || cage.Kind != "full" {
-		fmt.Fprintln(a.stderr, "bailey: "+shown(words))
+		fmt.Fprintln(a.stderr, "bailey: "+terminal.Shown(words))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/terminal"
 )
 
 // shell is a `bailey jail run` on a terminal, and the person before it.
@@ -102,7 +103,7 @@ func (s *shell) ends(want int) {
 	case <-time.After(patience):
 		s.t.Fatalf("never ended\n%s", s.text())
 	}
-	if at, ok := termios(s.person); !ok || at.Lflag&(syscall.ICANON|syscall.ECHO|syscall.ISIG) != syscall.ICANON|syscall.ECHO|syscall.ISIG || at.Oflag&syscall.OPOST == 0 {
+	if at, ok := terminal.Get(s.person); !ok || at.Lflag&(syscall.ICANON|syscall.ECHO|syscall.ISIG) != syscall.ICANON|syscall.ECHO|syscall.ISIG || at.Oflag&syscall.OPOST == 0 {
 		s.t.Errorf("the terminal is not left as it was: %+v", at)
 	}
 }
@@ -192,7 +193,7 @@ func TestShellIsEnded(t *testing.T) {
 func TestConsoleGivesTheTerminalBack(t *testing.T) {
 	_, slave := pty(t)
 	defer slave.Close()
-	before, _ := termios(slave)
+	before, _ := terminal.Get(slave)
 	broken := func(do func(c *console)) (said any) {
 		c, err := openConsole(slave, slave)
 		if err != nil {
@@ -200,7 +201,7 @@ func TestConsoleGivesTheTerminalBack(t *testing.T) {
 		}
 		defer func() { said = recover() }()
 		defer c.close()
-		if now, _ := termios(slave); now == before {
+		if now, _ := terminal.Get(slave); now == before {
 			t.Error("the terminal is not raw")
 		}
 		do(c)
@@ -209,12 +210,12 @@ func TestConsoleGivesTheTerminalBack(t *testing.T) {
 	if said := broken(func(c *console) { panic("boom") }); said != "boom" {
 		t.Error(said)
 	}
-	if now, _ := termios(slave); now != before {
+	if now, _ := terminal.Get(slave); now != before {
 		t.Errorf("%+v, was %+v", now, before)
 	}
 	said := broken(func(c *console) {
 		defer func() {
-			if now, _ := termios(slave); now != before {
+			if now, _ := terminal.Get(slave); now != before {
 				t.Error("a goroutine that breaks leaves the terminal raw")
 			}
 		}()

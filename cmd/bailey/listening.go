@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 
+	"bailey/internal/terminal"
+
 	"github.com/spf13/cobra"
 
 	"bailey"
@@ -30,7 +32,7 @@ func (l *listening) check(address string) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
 	}
 	if err := local(address); err != nil && l.cert == "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: shown(address) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
+		return &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(address) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
 	}
 	return nil
 }
@@ -39,7 +41,7 @@ func (l *listening) check(address string) error {
 func (l *listening) listen(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + shown(address), Err: err, Hint: "name another address"}
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + terminal.Shown(address), Err: err, Hint: "name another address"}
 	}
 	return at, nil
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/internal/jail"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -41,38 +41,8 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
-	ctx, stop := untilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	if len(os.Args) > 2 && os.Args[1] == asTool { // before any word of the tool's is taken for one of ours
-		os.Exit(runAsTool(ctx, stop, os.Args[2], os.Args[3:]))
-	}
+	ctx, stop := terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	os.Exit(run(ctx, stop, os.Args[1:]))
-}
-
-// signalled is why a verb ended that a signal ended; its exit code is what a shell would say, 128+n.
-type signalled struct{ number syscall.Signal }
-
-func (s signalled) Error() string        { return "ended by a signal (" + s.number.String() + ")" }
-func (s signalled) Is(target error) bool { return target == context.Canceled }
-
-// untilSignal is a context that ends with the first of these signals and has it as its cause. One that
-// was ignored when the program started stays so: nohup(1).
-func untilSignal(ctx context.Context, signals ...syscall.Signal) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	came := make(chan os.Signal, 1)
-	for _, s := range signals {
-		if !signal.Ignored(s) {
-			signal.Notify(came, s)
-		}
-	}
-	go func() {
-		select {
-		case s := <-came:
-			n, _ := s.(syscall.Signal)
-			cancel(signalled{n})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { signal.Stop(came); cancel(nil) }
 }
 
 func run(ctx context.Context, stop func(), args []string) int {
@@ -124,16 +94,10 @@ func ours(args []string) []string {
 
 // signalCode is the exit code of a program that a signal ended, 0 for every other error.
 func signalCode(err error) int {
-	var s signalled
-	switch {
-	case errors.Is(err, wire.ErrUnreachable):
+	if errors.Is(err, wire.ErrUnreachable) {
 		return 0
-	case errors.As(err, &s):
-		return 128 + int(s.number)
-	case errors.Is(err, syscall.EPIPE):
-		return 128 + int(syscall.SIGPIPE)
 	}
-	return 0
+	return terminal.SignalCode(err)
 }
 
 // app is what the verbs share.
@@ -167,14 +131,7 @@ func (a *app) root() *cobra.Command {
 
 // client reaches the gateway of the home and starts it when there is none.
 func (a *app) client() (*wire.Client, error) {
-	if path := callsSocket(); path != "" {
-		return &wire.Client{Calls: path, Session: "the wall's"}, nil // which bearer it is, they know outside
-	}
-	home, err := wire.FindHome()
-	if err != nil {
-		return nil, err
-	}
-	return &wire.Client{Home: home, Start: spawn, Session: inSession(), Token: os.Getenv(wire.TokenVariable), Progress: func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) }}, nil
+	return wire.Here(spawn, func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) })
 }
 
 // look asks the gateway a question and prints the answer: as JSON, or in words.
@@ -204,7 +161,7 @@ func writeJSON(w io.Writer, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, unseen(b.String()))
+	_, err := io.WriteString(w, terminal.JSON(b.String()))
 	return err
 }
 
@@ -216,12 +173,7 @@ func (a *app) complain(err error) {
 	a.say(string(bailey.KindOf(err)), err.Error(), bailey.HintOf(err))
 }
 
-func (a *app) say(what, why, hint string) {
-	fmt.Fprintf(a.stderr, "bailey: %s: %s\n", what, shownList(why))
-	if hint != "" {
-		fmt.Fprintf(a.stderr, "  %s\n", shown(hint))
-	}
-}
+func (a *app) say(what, why, hint string) { terminal.Say(a.stderr, what, why, hint) }
 
 // codeOf maps an error that is not a call's result to an exit code.
 func codeOf(err error) int {

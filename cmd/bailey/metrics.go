@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -96,7 +97,7 @@ func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error
 		return nil, nil, nil
 	}
 	refused := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: wire.TraceVariable + " names " + shown(name) + ", which takes no spans", Err: err,
+		return &bailey.Error{Kind: bailey.Invalid, Message: wire.TraceVariable + " names " + terminal.Shown(name) + ", which takes no spans", Err: err,
 			Hint: "name an absolute path: a file that is missing, or regular and 0600"}
 	}
 	if !filepath.IsAbs(name) {

@@ -12,6 +12,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/notify"
+	"bailey/internal/terminal"
 )
 
 // notifyTestVerb and notifyKeyVerb are operator verbs, and the ledger's kinds of entry for them.
@@ -75,9 +76,9 @@ func (a *app) notifyTested(out notifyTested) error {
 			if !r.OK {
 				word = "FAILED"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Way, word, shown(r.Said))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Way, word, terminal.Shown(r.Said))
 			if r.Hint != "" {
-				fmt.Fprintf(w, "\t\t→ %s\n", shown(r.Hint))
+				fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(r.Hint))
 			}
 		}
 		if err := w.Flush(); err != nil {

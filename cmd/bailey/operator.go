@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 
 	"bailey"
@@ -20,11 +21,11 @@ import (
 // operator says by what right an operator verb may go on, or refuses it.
 func (a *app) operator(verb string, yes bool) (wire.Operator, error) {
 	switch {
-	case callsSocket() != "":
+	case wire.Inside() != "":
 		return "", staysOutside(verb)
 	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
 		return wire.Env, nil
-	case isTerminal(os.Stdin) && isTerminal(os.Stdout):
+	case terminal.Is(os.Stdin) && terminal.Is(os.Stdout):
 		return wire.Terminal, nil
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
@@ -40,7 +41,7 @@ func noYes(verb string) error {
 
 // noTerminal names the stream that is not one.
 func noTerminal() string {
-	switch in, out := isTerminal(os.Stdin), isTerminal(os.Stdout); {
+	switch in, out := terminal.Is(os.Stdin), terminal.Is(os.Stdout); {
 	case in && !out:
 		return "stdout leads elsewhere"
 	case out && !in:
@@ -78,17 +79,17 @@ func operatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
 		return wire.Env, nil
 	}
-	terminal, err := controlling()
+	tty, err := terminal.Controlling()
 	switch {
-	case err == nil && isTerminal(terminal):
+	case err == nil && terminal.Is(tty):
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	default:
 		return "", &bailey.Error{Kind: bailey.Denied, Message: verb + " is for a person at a terminal, and there is none to ask on",
 			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 	}
-	defer terminal.Close()
-	return wire.Terminal, ask(ctx, terminal, terminal, terminal, question, otherwise)
+	defer tty.Close()
+	return wire.Terminal, ask(ctx, tty, tty, tty, question, otherwise)
 }
 
 // confirm asks the person at stdin and stdout.
@@ -98,8 +99,8 @@ func (a *app) confirm(ctx context.Context, question string) error {
 
 // ask asks a question whose answer is No but for y or yes and Enter. Escape, the end of the input
 // and whatever else is typed are No; what was typed before the question does not count.
-func ask(ctx context.Context, terminal *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
-	restore := oneByOne(terminal)
+func ask(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
+	restore := terminal.OneByOne(tty)
 	defer restore()
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	said := make(chan string, 1)

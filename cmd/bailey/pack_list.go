@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -141,7 +142,7 @@ func (a *app) packLines(l packRows) {
 	}
 	w.Flush()
 	for _, f := range l.Findings {
-		fmt.Fprintf(a.stdout, "FINDING: %s\n  → %s\n", shown(f.Text), shown(f.Cure))
+		fmt.Fprintf(a.stdout, "FINDING: %s\n  → %s\n", terminal.Shown(f.Text), terminal.Shown(f.Cure))
 	}
 }
 
@@ -154,7 +155,7 @@ func (a *app) packShow() *cobra.Command {
 			return look(cmd.Context(), a, wire.Query{Verb: packLook, Args: map[string]any{"name": args[0]}}, func(p packShown) {
 				a.packLines(packRows{Packs: []packRow{p.packRow}})
 				if p.Finding != "" {
-					fmt.Fprintln(a.stdout, "FINDING: "+shown(p.Finding))
+					fmt.Fprintln(a.stdout, "FINDING: "+terminal.Shown(p.Finding))
 				}
 				w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 				for _, c := range p.Tools {

@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/onboard"
+	"bailey/internal/terminal"
 	"bailey/pack"
 )
 
@@ -113,7 +114,7 @@ var errFull = errors.New("the tool wrote more than a help")
 func (p *prober) probe(ctx context.Context, args []string) (stdout, stderr string, err error) {
 	p.asked++
 	line := strings.Join(append([]string{filepath.Base(p.tool)}, args...), " ")
-	fmt.Fprintf(p.app.stderr, "bailey: probe %d of at most %d: %s\n", p.asked, maxProbes, shown(line))
+	fmt.Fprintf(p.app.stderr, "bailey: probe %d of at most %d: %s\n", p.asked, maxProbes, terminal.Shown(line))
 	run, err := p.cages.Plan(ctx, p.job(args))
 	if err != nil {
 		return "", "", err

@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 )
 
 // A policy is the files of one directory:
@@ -65,7 +66,7 @@ func (f policyFiles) digest() string {
 // add takes a file in where it belongs.
 func (f *policyFiles) add(s policy.Source) error {
 	switch {
-	case strings.ContainsFunc(s.Name, strange): // it could forge lines of what apply shows, and would not be kept as it is
+	case strings.ContainsFunc(s.Name, terminal.Strange): // it could forge lines of what apply shows, and would not be kept as it is
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%+q in the policy's directory is no plain name", s.Name), Hint: "rename it, or move it away"}
 	case s.Name == budgetsName:
 		f.Budgets = append(f.Budgets, s)

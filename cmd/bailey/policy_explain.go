@@ -9,6 +9,7 @@ import (
 	"bailey"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -75,17 +76,17 @@ func (s *stack) reconsider(ctx context.Context, q wire.Query, from bailey.Call) 
 
 func (r reconsidered) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", shown(string(r.Receipt)), shown(string(r.Capability)), dryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
+	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", terminal.Shown(string(r.Receipt)), terminal.Shown(string(r.Capability)), dryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
 	if r.Now == nil {
-		fmt.Fprintf(&b, "\n\nnow: nobody can tell: %s", shown(r.Undecided))
+		fmt.Fprintf(&b, "\n\nnow: nobody can tell: %s", terminal.Shown(r.Undecided))
 	} else {
 		fmt.Fprintf(&b, "\n\nnow: %s", r.Now)
 	}
 	for _, m := range r.Marks {
-		fmt.Fprintf(&b, "\nto bear in mind: %s", shown(m))
+		fmt.Fprintf(&b, "\nto bear in mind: %s", terminal.Shown(m))
 	}
 	if len(r.Hidden) > 0 {
-		fmt.Fprintf(&b, "\nhidden in the receipt: %s", shown(strings.Join(r.Hidden, ", ")))
+		fmt.Fprintf(&b, "\nhidden in the receipt: %s", terminal.Shown(strings.Join(r.Hidden, ", ")))
 	}
 	return b.String()
 }
@@ -98,22 +99,22 @@ func (d decidedThen) String() string {
 	case d.Decision == "":
 		fmt.Fprintf(&b, "nothing was decided; it ended %s", d.Outcome)
 	case d.Policy == "":
-		fmt.Fprintf(&b, "%s, before any rule was asked", shown(d.Decision))
+		fmt.Fprintf(&b, "%s, before any rule was asked", terminal.Shown(d.Decision))
 	case d.Outcome == bailey.Refused && d.Decision == bailey.Allow.String():
-		fmt.Fprintf(&b, "denied, though %s allowed it", shown(ruleNames(d.Rules)))
+		fmt.Fprintf(&b, "denied, though %s allowed it", terminal.Shown(ruleNames(d.Rules)))
 	case len(d.Rules) == 0:
-		fmt.Fprintf(&b, "%s, by no rule", shown(d.Decision))
+		fmt.Fprintf(&b, "%s, by no rule", terminal.Shown(d.Decision))
 	default:
-		fmt.Fprintf(&b, "%s by %s", shown(d.Decision), shown(ruleNames(d.Rules)))
+		fmt.Fprintf(&b, "%s by %s", terminal.Shown(d.Decision), terminal.Shown(ruleNames(d.Rules)))
 	}
 	if d.Approval != "" {
-		fmt.Fprintf(&b, ", approval %s, ended %s", shown(string(d.Approval)), d.Outcome)
+		fmt.Fprintf(&b, ", approval %s, ended %s", terminal.Shown(string(d.Approval)), d.Outcome)
 	}
 	if d.Reason != "" {
-		fmt.Fprintf(&b, "\n  %s", shown(d.Reason))
+		fmt.Fprintf(&b, "\n  %s", terminal.Shown(d.Reason))
 	}
 	if d.Policy != "" {
-		fmt.Fprintf(&b, "\n  policy %.12s", shown(d.Policy))
+		fmt.Fprintf(&b, "\n  policy %.12s", terminal.Shown(d.Policy))
 	}
 	return b.String()
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bailey/internal/terminal"
+
 	"bailey"
 )
 
@@ -17,20 +19,20 @@ func writeRules(out, name string, text []byte) (string, error) {
 	file := out
 	if !strings.HasSuffix(out, ".cedar") {
 		if err := os.Mkdir(out, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("directory %s cannot be made", shown(out)), Hint: "name one whose parent is there, or a file *.cedar", Err: err}
+			return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("directory %s cannot be made", terminal.Shown(out)), Hint: "name one whose parent is there, or a file *.cedar", Err: err}
 		}
 		file = filepath.Join(out, name)
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return "", &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is there already", shown(file)), Hint: "name another file, or move that one away: nothing is overwritten"}
+		return "", &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is there already", terminal.Shown(file)), Hint: "name another file, or move that one away: nothing is overwritten"}
 	}
 	if err == nil {
 		_, err = f.Write(text)
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written", shown(file)), Err: err}
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written", terminal.Shown(file)), Err: err}
 	}
 	return file, nil
 }
@@ -54,7 +56,7 @@ func (a *app) giveRules(out, name string, text []byte, said func(file string) an
 	}
 	inWords()
 	if file != "" {
-		fmt.Fprintf(a.stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n", shown(file))
+		fmt.Fprintf(a.stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n", terminal.Shown(file))
 	}
 	return nil
 }

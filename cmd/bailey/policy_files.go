@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -159,7 +160,7 @@ as apply printed it, or of its rules, as receipts have it.`,
 			}
 			return look(cmd.Context(), a, q, func(p policyText) {
 				for _, f := range p.Files {
-					fmt.Fprintf(a.stdout, "// ---- %s\n%s\n", visible(f.Name), unseen(f.Text))
+					fmt.Fprintf(a.stdout, "// ---- %s\n%s\n", visible(f.Name), terminal.JSON(f.Text))
 				}
 			})
 		},

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -95,28 +96,28 @@ func importLists(files []string) (made policy.Import, err error) {
 func readLists(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s cannot be opened", shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s cannot be opened", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is no regular file", shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is no regular file", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxImport+1))
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be read", shown(name)), Err: err}
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be read", terminal.Shown(name)), Err: err}
 	}
 	return data, nil
 }
 
 func writeImported(w io.Writer, made policy.Import) {
 	for _, i := range made.Imported {
-		fmt.Fprintf(w, "%s: %s %s", i.As, cell(i.List+" "+i.Entry), shown("→ "+string(i.Capability)))
+		fmt.Fprintf(w, "%s: %s %s", i.As, cell(i.List+" "+i.Entry), terminal.Shown("→ "+string(i.Capability)))
 		if i.Note != "" {
 			fmt.Fprintf(w, " (%s)", i.Note)
 		}
 		fmt.Fprintln(w)
 	}
 	for _, l := range made.NotImported {
-		fmt.Fprintf(w, "not imported: %s: %s\n", cell(strings.TrimSpace(l.List+" "+l.Entry)), shown(l.Why))
+		fmt.Fprintf(w, "not imported: %s: %s\n", cell(strings.TrimSpace(l.List+" "+l.Entry)), terminal.Shown(l.Why))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -124,7 +125,7 @@ func writeReplay(w io.Writer, r policy.Report) {
 			if why == "" {
 				why = c.Reason
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, cell(string(c.Capability)), c.From, c.To, cell(why), shown(string(c.First)), shown(string(c.Last)))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, cell(string(c.Capability)), c.From, c.To, cell(why), terminal.Shown(string(c.First)), terminal.Shown(string(c.Last)))
 		}
 		t.Flush()
 		fmt.Fprintln(w)
@@ -142,6 +143,6 @@ func writeReplay(w io.Writer, r policy.Report) {
 
 func writeCauses(w io.Writer, what string, list []policy.Cause) {
 	for _, c := range list {
-		fmt.Fprintf(w, "  %s: %d, %s (%s)\n", what, c.Calls, c.Why, shown(string(c.First)))
+		fmt.Fprintf(w, "  %s: %d, %s (%s)\n", what, c.Calls, c.Why, terminal.Shown(string(c.First)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -58,7 +59,7 @@ func (a *app) profileList() *cobra.Command {
 				w.Flush()
 				switch {
 				case l.Fault != "":
-					fmt.Fprintln(a.stdout, "NOTHING CAN BE CALLED: "+shown(l.Fault))
+					fmt.Fprintln(a.stdout, "NOTHING CAN BE CALLED: "+terminal.Shown(l.Fault))
 				case len(l.Profiles) == 0:
 					fmt.Fprintln(a.stdout, "no profiles: everything that is installed is active")
 				}
@@ -309,7 +310,7 @@ func newProfileStatus(all *gateway.Profiles) *profileStatus {
 func (p *profileStatus) words(line func(name, format string, args ...any)) {
 	line("profile", "%s", strings.Join(p.InUse, ", "))
 	if p.Fault != "" {
-		line("PROFILE", "NOTHING CAN BE CALLED: %s", shown(p.Fault))
+		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))
 	}
 	if len(p.Changed) > 0 {
 		line("DRIFT", "%s; %s", p.drift(), p.cure())

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -60,7 +61,7 @@ func (a *app) reader(dir string) (*ledger.Reader, error) {
 // terminal tells whether a person watches what is said.
 func (a *app) terminal() bool {
 	f, ok := a.stderr.(*os.File)
-	return ok && isTerminal(f)
+	return ok && terminal.Is(f)
 }
 
 // progress tells who watches how far something long has come; nil tells nobody.

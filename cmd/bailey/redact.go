@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -119,13 +120,13 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 			return err
 		}
 	}
-	if isTerminal(os.Stdin) {
+	if terminal.Is(os.Stdin) {
 		fmt.Fprintln(a.stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
 	a.after = "what came out is not all"
 	flow, in, stop := interruptible(ctx, a.stdin)
 	defer stop()
-	flow, stop = untilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
+	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
 	defer stop()
 	done, err := gateway.Redact(flow, c, q, op, in, out)
 	if err == nil || done.Fault != nil {
@@ -154,6 +155,6 @@ func mayRestore(ctx context.Context, c *wire.Client, id bailey.SessionID, yes bo
 	if err := c.Look(ctx, wire.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", shown(string(id)), times(s.Texts, "text"))
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), times(s.Texts, "text"))
 	return operatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"syscall"
+
+	"bailey/internal/terminal"
 )
 
 // interruptible makes the first Ctrl-C the end of the input, so that a log that is followed still comes to its summary
@@ -22,7 +24,7 @@ func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reade
 			cancel(context.Cause(ctx))
 			return
 		}
-		next, _ := untilSignal(inner, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		next, _ := terminal.UntilSignal(inner, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		context.AfterFunc(next, func() { cancel(context.Cause(next)) })
 		w.Close()
 	})
@@ -31,6 +33,6 @@ func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reade
 
 // interrupted holds when Ctrl-C ended ctx.
 func interrupted(ctx context.Context) bool {
-	var s signalled
-	return errors.As(context.Cause(ctx), &s) && s.number == syscall.SIGINT
+	var s terminal.Signal
+	return errors.As(context.Cause(ctx), &s) && s.Number == syscall.SIGINT
 }

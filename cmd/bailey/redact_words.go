@@ -8,6 +8,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/redact"
+	"bailey/internal/terminal"
 )
 
 // hidden says on stderr what was hidden, and how it comes back.
@@ -72,7 +73,7 @@ func (a *app) restored(r gateway.Redacted) error {
 		if m.Spelt {
 			why = "is no token of this session"
 		}
-		fmt.Fprintf(a.stderr, "  not restored: line %d %s %s\n", m.Line, shown(m.Text), why)
+		fmt.Fprintf(a.stderr, "  not restored: line %d %s %s\n", m.Line, terminal.Shown(m.Text), why)
 	}
 	if more := r.Left - len(r.Missed); more > 0 {
 		fmt.Fprintf(a.stderr, "  and %d more\n", more)

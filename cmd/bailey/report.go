@@ -15,6 +15,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 )
 
 // maxReported bounds the calls that a report lists; all are counted.
@@ -176,7 +177,7 @@ func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
 func (r *report) write(w io.Writer) {
 	line := func(format string, args ...any) {
 		for i, v := range args {
-			args[i] = shown(fmt.Sprint(v))
+			args[i] = terminal.Shown(fmt.Sprint(v))
 		}
 		fmt.Fprintf(w, format+"\n", args...)
 	}

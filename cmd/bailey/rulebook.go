@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -310,11 +311,11 @@ func (s status) policyWords() string {
 	words := s.Policy
 	switch {
 	case s.Fault != "":
-		return "NOTHING IS ALLOWED: " + shown(s.Fault)
+		return "NOTHING IS ALLOWED: " + terminal.Shown(s.Fault)
 	case s.Applied == nil || s.Applied.Dir == "":
 		words += ", built in"
 	default:
-		words += fmt.Sprintf(", %s of %s, applied %s by %s", counts(s.Applied.Rules, "rule"), shown(s.Applied.Dir), s.Applied.At.Format(time.RFC3339), cell(s.Applied.Person))
+		words += fmt.Sprintf(", %s of %s, applied %s by %s", counts(s.Applied.Rules, "rule"), terminal.Shown(s.Applied.Dir), s.Applied.At.Format(time.RFC3339), cell(s.Applied.Person))
 	}
 	if s.Applied != nil && s.Applied.Signer != nil {
 		words += ", signed by " + cell(s.Applied.Signer.Name)

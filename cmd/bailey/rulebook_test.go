@@ -24,6 +24,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -115,7 +116,7 @@ func TestPolicyFileNames(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readPolicyDir(dir); bailey.KindOf(err) != bailey.Invalid || strings.ContainsFunc(err.Error(), strange) {
+		if _, err := readPolicyDir(dir); bailey.KindOf(err) != bailey.Invalid || strings.ContainsFunc(err.Error(), terminal.Strange) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 
 	"github.com/spf13/cobra"
@@ -43,8 +44,8 @@ when that is granted. With --wait it stays for the answer.`,
 			if !a.json {
 				stdout, stderr = a.stdout, a.stderr
 			}
-			c.Waits = a.waits
-			ctx, stop := untilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
+			c.Waits = func(n wire.Notice) { n.Tell(a.stderr) }
+			ctx, stop := terminal.UntilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
 			defer stop()
 			reply, err := c.Call(ctx, call, stdout, stderr)
 			if err != nil {
@@ -85,12 +86,12 @@ func (a *app) report(r wire.Reply) error {
 	case r.OK && r.DryRun:
 		fmt.Fprintf(a.stdout, "would run: %s\n  %s by %s\n  receipt %s\n", strings.Join(r.Argv, " "), r.Decision, ruleNames(r.Rules), r.ReceiptID)
 	case !r.OK:
-		a.say(word(r), r.Reason, r.Hint)
+		a.say(r.Word(), r.Reason, r.Hint)
 		if r.ReceiptID != "" {
 			fmt.Fprintf(a.stderr, "  receipt %s\n", r.ReceiptID)
 		}
 		if r.ApprovalRequired && !r.DryRun && r.ApprovalID != "" {
-			id := shown(string(r.ApprovalID))
+			id := terminal.Shown(string(r.ApprovalID))
 			fmt.Fprintf(a.stderr, "  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
 		}
 	}
@@ -102,7 +103,7 @@ func (a *app) report(r wire.Reply) error {
 	}
 	if !a.json {
 		for _, line := range r.Refused {
-			fmt.Fprintf(a.stderr, "bailey: refused on the way out: %s\n", shown(line))
+			fmt.Fprintf(a.stderr, "bailey: refused on the way out: %s\n", terminal.Shown(line))
 		}
 	}
 	if r.Result != nil && r.Result.Truncated && !a.json {
@@ -115,13 +116,6 @@ func (a *app) report(r wire.Reply) error {
 		return exit(code)
 	}
 	return nil
-}
-
-func word(r wire.Reply) string {
-	if r.ApprovalRequired {
-		return "approval needed"
-	}
-	return string(r.Error)
 }
 
 // replyCode is the one table from a call's result to an exit code.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"bailey/internal/wire"
 
@@ -79,4 +78,3 @@ func (k *keptClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 }
 
 // inSession is the bearer of the environment.
-func inSession() string { return os.Getenv(wire.SessionVariable) }

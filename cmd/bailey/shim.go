@@ -17,16 +17,17 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
 
-// A shim is a file of one line in the home: the kernel starts this program by it (execve(2), interpreter scripts), with no
+// A shim is a file of one line in the home: the kernel starts bailey-shim by it (execve(2), interpreter scripts), with no
 // shell between, and names the file that was called. That costs one more open than a link would, and unlike one it does
-// not go by argv[0], which is whatever the caller says: a copy of bailey under another name is still bailey.
+// not go by argv[0], which is whatever the caller says.
 
-// asTool is the word on that line. Linux passes on one word and no more.
-const asTool = "as-tool"
+// shimProgram stands beside this one: it links little, since it starts at each call.
+const shimProgram = "bailey-shim"
 
 // maxInterpreter bounds the line, in bytes: Linux has read 128 until 5.1, and reads 256 since (BINPRM_BUF_SIZE).
 const maxInterpreter = 127
@@ -36,8 +37,8 @@ const (
 	shimUninstallEvent = "shim.uninstall"
 )
 
-// shim is one of them as it stands.
-type shim struct {
+// shimEntry is one of them as it stands.
+type shimEntry struct {
 	Name  string `json:"name"`
 	Path  string `json:"path"`
 	Tool  string `json:"tool,omitempty"` // what PATH has of that name without shims
@@ -47,8 +48,8 @@ type shim struct {
 }
 
 type shimList struct {
-	Dir   string `json:"dir"`
-	Shims []shim `json:"shims"`
+	Dir   string      `json:"dir"`
+	Shims []shimEntry `json:"shims"`
 }
 
 func (a *app) shimVerb() *cobra.Command {
@@ -120,9 +121,9 @@ func (a *app) shimListVerb() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			for _, s := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, shown(s.Why))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, terminal.Shown(s.Why))
 				if s.Cure != "" {
-					fmt.Fprintf(w, "\t\t→ %s\n", shown(s.Cure))
+					fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(s.Cure))
 				}
 			}
 			return w.Flush()
@@ -200,8 +201,10 @@ func interpreter(path string) (program string, ours bool, err error) {
 		return "", false, err
 	}
 	program, begun := strings.CutPrefix(string(text), "#!")
-	program, ended := strings.CutSuffix(program, " "+asTool+"\n")
-	return program, begun && ended && !strings.Contains(program, "\n"), nil
+	program, ended := strings.CutSuffix(program, "\n")
+	program, _ = strings.CutSuffix(program, " as-tool") // of before 0.13, when bailey itself was started
+	name := filepath.Base(program)
+	return program, begun && ended && !strings.ContainsAny(program, " \n") && (name == shimProgram || name == "bailey"), nil
 }
 
 func installShim(home wire.Home, tool string) error {
@@ -222,16 +225,25 @@ func shimLine() (string, error) {
 	if !startsScripts {
 		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "this system starts no program by the first line of a file", Hint: "use bailey run"}
 	}
-	self, err := os.Executable()
+	self, err := ownShim()
 	if err != nil {
 		return "", err
 	}
-	line := "#!" + self + " " + asTool + "\n"
+	if _, err := os.Stat(self); err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "there is no " + shimProgram + " beside bailey", Hint: "go install ./cmd/bailey ./cmd/bailey-shim puts both into one directory", Err: err}
+	}
+	line := "#!" + self + "\n"
 	if strings.ContainsAny(self, " \t\n") || len(line) > maxInterpreter {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter),
-			Hint: "install bailey at a shorter path without blanks, such as /usr/local/bin/bailey"}
+			Hint: "install both at a shorter path without blanks, such as /usr/local/bin"}
 	}
 	return line, nil
+}
+
+// ownShim is where this program's bailey-shim has to be.
+func ownShim() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), shimProgram), err
 }
 
 func uninstallShim(home wire.Home, tool string) error {
@@ -246,20 +258,20 @@ func uninstallShim(home wire.Home, tool string) error {
 }
 
 // shims are those of the home, by name.
-func shims(home wire.Home) ([]shim, error) {
-	list := []shim{}
+func shims(home wire.Home) ([]shimEntry, error) {
+	list := []shimEntry{}
 	entries, err := os.ReadDir(shimDir(home))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	self, err := os.Executable()
+	self, err := ownShim()
 	if err != nil {
 		return nil, err
 	}
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	active := slices.ContainsFunc(dirs, func(d string) bool { return sameFile(d, shimDir(home)) })
 	for _, e := range entries {
-		s := shim{Name: e.Name(), Path: filepath.Join(shimDir(home), e.Name()), State: "ok"}
+		s := shimEntry{Name: e.Name(), Path: filepath.Join(shimDir(home), e.Name()), State: "ok"}
 		program, ours, err := interpreter(s.Path)
 		if err != nil || !ours {
 			continue
@@ -280,7 +292,7 @@ func shims(home wire.Home) ([]shim, error) {
 		}
 		switch {
 		case !sameFile(program, self):
-			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this is "+self, "bailey shim install "+s.Name
+			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this bailey has "+self, "bailey shim install "+s.Name
 		case !active:
 			s.State, s.Why, s.Cure = "inactive", "the shims are not on this PATH", "bailey shim activate bash|zsh|fish prints the line that puts them there"
 		case !sameFile(first, s.Path):

@@ -17,6 +17,7 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/redact"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -46,7 +47,7 @@ type status struct {
 	Cage      *cageStatus           `json:"cage,omitempty"`
 	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
 	Agents    []agentStatus         `json:"agents,omitempty"`
-	Shims     []shim                `json:"shims,omitempty"`
+	Shims     []shimEntry           `json:"shims,omitempty"`
 	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
 }
 
@@ -109,7 +110,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 				return err
 			}
 			s, err := stopped(home, walled), error(nil)
-			if callsSocket() == "" {
+			if wire.Inside() == "" {
 				s, err = askStatus(cmd.Context(), home, statusPatience)
 			}
 			if err != nil && !errors.Is(err, wire.ErrUnreachable) {
@@ -229,7 +230,7 @@ func withHint(err error) string {
 func (s status) words(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
-	if callsSocket() == "" {
+	if wire.Inside() == "" {
 		line("home", "%s", s.Home)
 	}
 	if s.Running {
@@ -238,19 +239,19 @@ func (s status) words(out io.Writer) error {
 		line("gateway", "%s", s.Hint)
 	}
 	for _, agent := range s.Agents {
-		line("agent", "%s: %s", cell(agent.Agent), shown(agent.Words))
+		line("agent", "%s: %s", cell(agent.Agent), terminal.Shown(agent.Words))
 		if agent.Cure != "" {
-			line("", "→ %s", shown(agent.Cure))
+			line("", "→ %s", terminal.Shown(agent.Cure))
 		}
 	}
 	for _, one := range s.Shims {
 		if one.State != "ok" {
-			line("shim", "%s is %s: %s", cell(one.Name), one.State, shown(one.Why))
-			line("", "→ %s", shown(one.Cure))
+			line("shim", "%s is %s: %s", cell(one.Name), one.State, terminal.Shown(one.Why))
+			line("", "→ %s", terminal.Shown(one.Cure))
 		}
 	}
 	if s.Workspace != "" {
-		line("here", "%s", shown(s.Workspace))
+		line("here", "%s", terminal.Shown(s.Workspace))
 	}
 	return w.Flush()
 }
@@ -264,7 +265,7 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	}
 	line("policy", "%s", s.policyWords())
 	if s.Drift != "" {
-		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", shown(s.Drift))
+		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", terminal.Shown(s.Drift))
 	}
 	if s.Settings != "" {
 		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
@@ -273,14 +274,14 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		line("hooks", "%s", s.Hooks.words())
 		switch {
 		case s.Hooks.Fault != "":
-			line("HOOKS", "NOTHING IS ALLOWED: %s", shown(s.Hooks.Fault))
+			line("HOOKS", "NOTHING IS ALLOWED: %s", terminal.Shown(s.Hooks.Fault))
 		case s.Hooks.Drift != "":
-			line("DRIFT", "%s; bailey hooks reload shows the difference and applies it", shown(s.Hooks.Drift))
+			line("DRIFT", "%s; bailey hooks reload shows the difference and applies it", terminal.Shown(s.Hooks.Drift))
 		}
 	}
 	line("packs", "%s", strings.Join(s.Packs, ", "))
 	for _, f := range s.Packed {
-		line("PACKS", "%s; %s", shown(f.Text), shown(f.Cure))
+		line("PACKS", "%s; %s", terminal.Shown(f.Text), terminal.Shown(f.Cure))
 	}
 	if s.Profile != nil {
 		s.Profile.words(line)
@@ -295,11 +296,11 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		line("ASKED", "%s", s.Asked.words())
 	}
 	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
-		line("notify", "%s", shown(s.Notify.words()))
+		line("notify", "%s", terminal.Shown(s.Notify.words()))
 	}
 	line("cage", "%s", s.Cage.words())
 	if s.Broker != nil {
-		line("broker", "%s", shown(s.Broker.words()))
+		line("broker", "%s", terminal.Shown(s.Broker.words()))
 	}
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, cell(string(c.Capability)), cell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
@@ -309,7 +310,7 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 		if c.Client != "" {
 			client = "(" + cell(c.Client) + ")" // its own word
 		}
-		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, cell(c.Agent), client, shown(c.Dir), time.Since(c.Since).Round(time.Second))
+		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, cell(c.Agent), client, terminal.Shown(c.Dir), time.Since(c.Since).Round(time.Second))
 	}
 	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
 }

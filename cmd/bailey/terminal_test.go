@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"bailey/internal/ktest"
+	"bailey/internal/terminal"
 )
 
 // hangUp as keys closes the terminal, interrupt is what Ctrl-C sends.
@@ -61,7 +62,7 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if at, ok := termios(master); keys != hangUp && (!ok || at.Lflag&(syscall.ICANON|syscall.ECHO) != syscall.ICANON|syscall.ECHO) {
+	if at, ok := terminal.Get(master); keys != hangUp && (!ok || at.Lflag&(syscall.ICANON|syscall.ECHO) != syscall.ICANON|syscall.ECHO) {
 		t.Error("the terminal is not left as it was")
 	}
 	<-ended

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/terminal"
 	"bailey/internal/tui"
 	"bailey/internal/wire"
 )
@@ -48,7 +49,7 @@ are words. Every dialog begins at No.`,
 				return tui.Plain(cmd.Context(), conf, a.stdin, a.stdout)
 			}
 			// Ctrl-C is a key there; the signal is for ssh-keygen while that has the terminal.
-			ctx, stop := untilSignal(context.WithoutCancel(cmd.Context()), syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := terminal.UntilSignal(context.WithoutCancel(cmd.Context()), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			return tui.Run(ctx, conf, os.Stdin, os.Stdout)
 		},
@@ -69,7 +70,7 @@ func (a *app) screened(plain, yes bool) error {
 		return nil
 	case yes:
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--yes goes with --plain alone: a screen asks", Hint: "leave it out"}
-	case !isTerminal(os.Stdin) || !isTerminal(os.Stdout):
+	case !terminal.Is(os.Stdin) || !terminal.Is(os.Stdout):
 		return &bailey.Error{Kind: bailey.Invalid, Message: "tui wants a terminal: " + noTerminal(), Hint: "bailey tui --plain goes line by line"}
 	}
 	return nil

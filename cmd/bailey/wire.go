@@ -108,7 +108,7 @@ func build(ctx context.Context, home wire.Home, r *gateway.Redaction, log *slog.
 	s.hook = s.judging()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
-		Looks: s.looks(), Acts: s.acts(), MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
+		Looks: s.looks(), Acts: s.acts(), Means: s.mean, MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
 		Begin: s.hooks.begin, End: s.hooks.end, Agents: s.agents,
 		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
 	})
@@ -465,7 +465,6 @@ func (s *stack) looks() map[string]func(context.Context, wire.Query, bailey.Call
 		"search":     s.search,
 		toolsLook:    s.exportTools,
 		judgeLook:    s.judge,
-		shimLook:     s.mean,
 		keptLook:     s.keptSession,
 		"changes":    s.changes,
 		"status":     s.status,

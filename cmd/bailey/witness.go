@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/gateway"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -55,14 +56,14 @@ func (w *witness) hold(ctx context.Context) (release func(), err error) {
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
 			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what the witness saw cannot be held", Err: err,
-				Hint: "look at " + shown(w.file+".lock") + ", and who else is this witness; then ask again"}
+				Hint: "look at " + terminal.Shown(w.file+".lock") + ", and who else is this witness; then ask again"}
 		}
 	}
 	was := w.seen
 	if err = w.read(); err == nil {
 		for origin, c := range was {
 			if now := w.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
-				err = &bailey.Error{Kind: bailey.Conflict, Message: "the file of what the witness saw was put back or taken away: " + shown(w.file), Hint: "restore it"}
+				err = &bailey.Error{Kind: bailey.Conflict, Message: "the file of what the witness saw was put back or taken away: " + terminal.Shown(w.file), Hint: "restore it"}
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func (w *witness) read() error {
 		}
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + shown(w.file), Err: err,
+		return &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + terminal.Shown(w.file), Err: err,
 			Hint: "restore the file from a copy; a witness that forgot is to be given another key and name"}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + shown(addr), Err: err, Hint: "give --listen another address"}
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + terminal.Shown(addr), Err: err, Hint: "give --listen another address"}
 	}
 	server := &http.Server{Handler: w.handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
@@ -104,7 +105,7 @@ func local(addr string) error {
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: shown(addr) + " is no loopback address and port, and there is no certificate", Err: err,
+	return &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(addr) + " is no loopback address and port, and there is no certificate", Err: err,
 		Hint: "listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key"}
 }
 
@@ -134,7 +135,7 @@ func cosigned(ctx context.Context, c *wire.Client, at string, witnesses []audit.
 		}
 		return c.Look(ctx, wire.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
 }
 
 // witnessURL is where a witness takes checkpoints: https, or http on this machine.
@@ -143,13 +144,13 @@ func witnessURL(at string) (string, error) {
 	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && local(net.JoinHostPort(u.Hostname(), "1")) == nil) {
 		return strings.TrimSuffix(u.String(), "/") + addPath, nil
 	}
-	return "", &bailey.Error{Kind: bailey.Invalid, Message: shown(at) + " is no URL of a witness", Err: err, Hint: "https://…, or http:// of a loopback address"}
+	return "", &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(at) + " is no URL of a witness", Err: err, Hint: "https://…, or http:// of a loopback address"}
 }
 
 // askWitness returns the witness's signature lines; or none, and the size that it saw last.
 func askWitness(ctx context.Context, target string, request []byte) (lines []byte, size uint64, err error) {
 	unreachable := func(what string, err error) error {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + shown(target) + " " + shown(what), Err: err, Hint: "the checkpoint is signed and kept without it; ask again later"}
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(target) + " " + terminal.Shown(what), Err: err, Hint: "the checkpoint is signed and kept without it; ask again later"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, witnessPatience)
 	defer cancel()
@@ -171,7 +172,7 @@ func askWitness(ctx context.Context, target string, request []byte) (lines []byt
 	case http.StatusOK:
 		return body, 0, nil
 	case http.StatusForbidden:
-		return nil, 0, &bailey.Error{Kind: bailey.Unavailable, Message: shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))), Hint: newKey}
+		return nil, 0, &bailey.Error{Kind: bailey.Unavailable, Message: terminal.Shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))), Hint: newKey}
 	case http.StatusConflict:
 		size, err := strconv.ParseUint(strings.TrimSuffix(string(body), "\n"), 10, 63)
 		if err != nil {

@@ -4,70 +4,19 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf16"
+
+	"bailey/internal/terminal"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 )
 
-// shown makes a text safe for a terminal and for a line of its own: what a caller chose could otherwise
-// forge lines, erase them or address the terminal. Controls and what cannot be seen come out escaped.
-func shown(s string) string {
-	if !strings.ContainsFunc(s, strange) {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		if strange(c) {
-			q := strconv.QuoteRuneToASCII(c)
-			b.WriteString(q[1 : len(q)-1])
-			continue
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
-func strange(c rune) bool {
-	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
-}
-
-// shownList is a sentence and what it lists, an item a line behind two spaces, as a terminal may show them. What is quoted
-// in there cannot begin a line that looks like another of Bailey's own.
-func shownList(text string) string {
-	items := strings.Split(text, "\n  ")
-	for i := range items {
-		items[i] = shown(items[i])
-	}
-	return strings.Join(items, "\n  - ")
-}
-
-// unseen makes JSON in lines safe for a terminal, as shown does, and leaves it JSON of the same value.
-func unseen(lines string) string {
-	if !strings.ContainsFunc(lines, func(c rune) bool { return c != '\n' && strange(c) }) {
-		return lines
-	}
-	var b strings.Builder
-	for _, c := range lines {
-		if c == '\n' || !strange(c) {
-			b.WriteRune(c)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, c) {
-			fmt.Fprintf(&b, "\\u%04x", unit)
-		}
-	}
-	return b.String()
-}
-
 // cell is a text in a table: shown, and cut so that one row cannot push the others aside.
 func cell(s string) string {
 	const most = 64
-	s = shown(s)
+	s = terminal.Shown(s)
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}

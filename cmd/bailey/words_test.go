@@ -7,6 +7,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ledger"
+	"bailey/internal/terminal"
 )
 
 // TestShown: nothing a caller chose moves the cursor, starts a line or hides.
@@ -21,7 +22,7 @@ func TestShown(t *testing.T) {
 		"zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
 		"bad \xff":              `bad \ufffd`,
 	} {
-		if got := shown(in); got != want {
+		if got := terminal.Shown(in); got != want {
 			t.Errorf("shown(%q) = %q, want %q", in, got, want)
 		}
 	}
@@ -40,7 +41,7 @@ func TestShowsNothingStrange(t *testing.T) {
 	var out strings.Builder
 	(&app{stdout: &out, stderr: &out}).listed(newReceiptList(ledger.Page{Records: []ledger.Record{shown.Record}}))
 	for _, text := range []string{whole, out.String()} {
-		if i := strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), strange); i >= 0 {
+		if i := strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), terminal.Strange); i >= 0 {
 			t.Errorf("%q reaches the terminal", text)
 		}
 	}
@@ -93,7 +94,7 @@ func TestJSONIsPlain(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got != want {
 		t.Errorf("%q %v", got, err)
 	}
-	if line := strings.TrimSuffix(out.String(), "\n"); strings.ContainsFunc(line, strange) || !strings.Contains(line, "é😀") {
+	if line := strings.TrimSuffix(out.String(), "\n"); strings.ContainsFunc(line, terminal.Strange) || !strings.Contains(line, "é😀") {
 		t.Errorf("%q", line)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/judge"
+	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/internal/wrap"
 )
@@ -58,7 +59,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 	}
 	j.Network.Listen = append(j.Network.Listen, bailey.Listen{Network: "unix", Address: wire.CallsSocket})
 	j.Env = open
-	j.TTY = isTerminal(os.Stdin) && isTerminal(os.Stdout)
+	j.TTY = terminal.Is(os.Stdin) && terminal.Is(os.Stdout)
 	j.Dir, j.Places = startDir([]bailey.Place{w.project}), []bailey.Place{w.project}
 	if err := w.furnish(ctx, home); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (w *wrapped) banner(cage bailey.Cage) {
 	for _, e := range w.job.Network.Endpoints {
 		reach = append(reach, e.Words())
 	}
-	fmt.Fprintln(w.stderr, "bailey: "+shown(fmt.Sprintf("%s inside the wall: cage %s, %d layers; %s is writable; it reaches %s; bailey wrap --log, in another terminal, shows what it is refused",
+	fmt.Fprintln(w.stderr, "bailey: "+terminal.Shown(fmt.Sprintf("%s inside the wall: cage %s, %d layers; %s is writable; it reaches %s; bailey wrap --log, in another terminal, shows what it is refused",
 		w.agent.Name, cage.Kind, len(cage.Layers), w.project.Path, cmp.Or(strings.Join(reach, ", "), "no host"))))
 }
 

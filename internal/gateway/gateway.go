@@ -42,6 +42,8 @@ type Config struct {
 	Acts map[string]Verb
 	// MCP speaks MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
+	// Means finds the one call that a tool's own words mean. Nil: no words mean any.
+	Means func(argv []string) (Meant, error)
 	// Web serves HTTP. Nil: nothing does.
 	Web Web
 	// Begin is asked before an MCP connection is served, or the first call or connection of a session that has a bearer; its error is

@@ -9,8 +9,10 @@ import (
 	"math"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"bailey"
 	"bailey/internal/peer"
@@ -206,6 +208,13 @@ func parseQuery(b []byte) (q wire.Query, err error) {
 }
 
 func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q wire.Query, call bailey.Call) {
+	shim := len(q.Call.Argv) > 0
+	if shim {
+		if err := g.meant(conn, q.Call); err != nil {
+			conn.WriteJSON(wire.FrameError, hidden(err, g.Redaction, call.Session.ID))
+			return
+		}
+	}
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
 	call.DryRun = q.Call.DryRun
 	if q.Call.Wait {
@@ -215,11 +224,61 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	if q.Call.Stream {
 		call.Stdout, call.Stderr = frames{conn, wire.FrameStdout, cancel}, frames{conn, wire.FrameStderr, cancel}
 	}
-	if call.Whole = q.Call.Shim; call.Whole && call.Door == "cli" {
+	if call.Whole = shim; shim && call.Door == "cli" {
 		call.Door = ShimDoor
 	}
 	go untilGone(conn, cancel)
-	conn.WriteJSON(wire.FrameResult, wire.NewReply(g.Gate.Do(ctx, call)))
+	reply := wire.NewReply(g.Gate.Do(ctx, call))
+	if shim && (reply.Error == bailey.Invalid || reply.Error == bailey.NotFound) {
+		reply.Hint = strings.TrimPrefix(reply.Hint+"; ", "; ") + fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
+	}
+	conn.WriteJSON(wire.FrameResult, reply)
+}
+
+// Meant is the one call that a tool's own words mean.
+type Meant struct {
+	Capability bailey.CapabilityID
+	Input      map[string]any
+	Stdin      string // the input that the tool's stdin is, "" where it reads none
+	MostStdin  uint32 // bytes
+}
+
+// meant makes a call of a tool's own words, and reads the stdin that it has.
+func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
+	if g.Means == nil || q.Capability != "" || q.Input != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a query with a tool's own words has nothing else, and these mean nothing here"}
+	}
+	m, err := g.Means(q.Argv)
+	if err != nil {
+		return err
+	}
+	q.Capability = m.Capability
+	b, err := json.Marshal(m.Input)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(b)) // an input is what JSON makes of it, whichever way it came
+	dec.UseNumber()
+	if err := dec.Decode(&q.Input); err != nil || m.Stdin == "" {
+		return err
+	}
+	if err := conn.WriteJSON(wire.FrameInput, wire.InputBound{Most: int(m.MostStdin)}); err != nil {
+		return err
+	}
+	kind, text, err := conn.ReadFrameWithin(m.MostStdin)
+	switch {
+	case err != nil:
+		return err
+	case kind != wire.FrameInput:
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
+	case !utf8.Valid(text):
+		return &bailey.Error{Kind: bailey.Invalid, Message: "stdin is not UTF-8", Hint: "capabilities take text"}
+	}
+	if q.Input == nil {
+		q.Input = map[string]any{}
+	}
+	q.Input[m.Stdin] = string(text)
+	return nil
 }
 
 // notify tells a client once which question its call waits for. One that does not take the notice does not take the

@@ -26,10 +26,34 @@ type Client struct {
 	Session string
 	// Token is the bearer of the agent whose calls they are. Empty: whoever has no name of its own.
 	Token string
+	// Stdin reads what the tool of a call by its own name reads, at most so many bytes and one. Nil: there is none.
+	Stdin func(ctx context.Context, most int) ([]byte, error)
 	// Waits is told of the question that a call waits for, once. Nil: nobody is.
 	Waits func(Notice)
 	// Progress hears why the client waits. Nil: nobody.
 	Progress func(string)
+}
+
+// Here is the client of whoever runs in this environment: inside the wall or outside, in a session or none, with a token or none. start is
+// its Start.
+func Here(start func(Home, *os.File) (*os.Process, error), progress func(string)) (*Client, error) {
+	if path := Inside(); path != "" {
+		return &Client{Calls: path, Session: "the wall's"}, nil // which bearer it is, they know outside
+	}
+	home, err := FindHome()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Home: home, Start: start, Session: os.Getenv(SessionVariable), Token: os.Getenv(TokenVariable), Progress: progress}, nil
+}
+
+// Inside is the one socket that an agent inside the wall has, "" outside. The place tells, not a variable: nobody but root
+// makes one there, and whatever says that this is inside would have an agent's hook believe it.
+func Inside() string {
+	if info, err := os.Lstat(CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
+		return CallsSocket
+	}
+	return ""
 }
 
 // Dial connects; the first client starts the gateway.
@@ -178,6 +202,8 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 			_, err = stderr.Write(b)
 		case FrameNotice:
 			waits, err = c.notice(b)
+		case FrameInput:
+			err = c.stdin(ctx, conn, b)
 		default:
 			return LastWord(kind, b, out)
 		}
@@ -185,6 +211,25 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 			return err // closing the connection ends the call
 		}
 	}
+}
+
+// stdin sends what the tool reads; b is what the gateway takes of it.
+func (c *Client) stdin(ctx context.Context, conn *peer.Conn, b []byte) error {
+	var bound InputBound
+	if err := json.Unmarshal(b, &bound); err != nil {
+		return err
+	}
+	if c.Stdin == nil {
+		return &bailey.Error{Kind: bailey.Internal, Message: "the call reads stdin, and there is none"}
+	}
+	text, err := c.Stdin(ctx, bound.Most)
+	if err != nil {
+		return err
+	}
+	if err := conn.WriteFrame(FrameInput, text); err != nil {
+		return lost(ctx, err)
+	}
+	return nil
 }
 
 func (c *Client) notice(b []byte) (*Notice, error) {

@@ -71,7 +71,9 @@ type CallQuery struct {
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Wait       bool                `json:"wait,omitempty"`
 	Stream     bool                `json:"stream,omitempty"` // send output as it comes
-	Shim       bool                `json:"shim,omitempty"`   // it was called by the tool's own name: all output, however much
+	// Argv is a tool's own words, in place of a capability and its input: what they mean the gateway finds, and all output comes,
+	// however much. Where the tool reads stdin it sends an [InputBound] as an input frame, and the client one of what there is.
+	Argv []string `json:"argv,omitempty"`
 }
 
 // Operator says by what right an operator verb comes. It guards against accident and is no wall: the
@@ -98,6 +100,11 @@ const (
 	Report  RedactMode = "report"  // nothing comes out, and nothing is kept
 	Restore RedactMode = "restore" // comes out with tokens given back; for operators
 )
+
+// InputBound is how much of a tool's stdin the gateway takes, in bytes.
+type InputBound struct {
+	Most int `json:"most"`
+}
 
 // Notice says which question a call waits for.
 type Notice struct {
@@ -177,3 +184,11 @@ func (f Failure) Err() error {
 
 // ErrUnreachable is what a client learns when no gateway answers, or the one that did is gone.
 var ErrUnreachable = errors.New("the gateway is not reachable")
+
+// Word says in a word why a call has no result.
+func (r Reply) Word() string {
+	if r.ApprovalRequired {
+		return "approval needed"
+	}
+	return string(r.Error)
+}
