@@ -202,9 +202,7 @@ func interpreter(path string) (program string, ours bool, err error) {
 	}
 	program, begun := strings.CutPrefix(string(text), "#!")
 	program, ended := strings.CutSuffix(program, "\n")
-	program, _ = strings.CutSuffix(program, " as-tool") // of before 0.13, when bailey itself was started
-	name := filepath.Base(program)
-	return program, begun && ended && !strings.ContainsAny(program, " \n") && (name == shimProgram || name == "bailey"), nil
+	return program, begun && ended && !strings.ContainsAny(program, " \n") && filepath.Base(program) == shimProgram, nil
 }
 
 func installShim(home wire.Home, tool string) error {

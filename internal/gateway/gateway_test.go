@@ -217,10 +217,10 @@ func TestHostileQueries(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"garbage":         []byte("\x00\xff{]"),
 		"other protocol":  []byte(`{"protocol":99,"verb":"ping","dir":"/"}`),
-		"relative dir":    []byte(`{"protocol":3,"verb":"ping","dir":"x"}`),
-		"call of nothing": []byte(`{"protocol":3,"verb":"call","dir":"/"}`),
-		"many values":     []byte(`{"protocol":3,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
-		"deep":            append(append([]byte(`{"protocol":3,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
+		"relative dir":    []byte(`{"protocol":4,"verb":"ping","dir":"x"}`),
+		"call of nothing": []byte(`{"protocol":4,"verb":"call","dir":"/"}`),
+		"many values":     []byte(`{"protocol":4,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
+		"deep":            append(append([]byte(`{"protocol":4,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
 	} {
 		conn, err := peer.Dial(client.Home.Socket())
 		if err != nil {
@@ -515,9 +515,10 @@ func TestRelayOutlivesTheGateway(t *testing.T) {
 }
 
 func FuzzQuery(f *testing.F) {
-	f.Add([]byte(`{"protocol":3,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
-	f.Add([]byte(`{"protocol":3,"verb":"ping","dir":"/"}`))
-	f.Add([]byte(`{"protocol":3,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
+	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
+	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/","call":{"argv":["git","log","--oneline"],"text":true}}`))
+	f.Add([]byte(`{"protocol":4,"verb":"ping","dir":"/"}`))
+	f.Add([]byte(`{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
 		if err == nil && (q.Protocol != wire.Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == wire.RedactVerb && q.Redact == nil) {

@@ -37,8 +37,8 @@ func TestInnerRefusesTheRest(t *testing.T) {
 
 // FuzzInner: whatever an agent writes, what goes on is one of the verbs, in its own session, with no right of an operator.
 func FuzzInner(f *testing.F) {
-	f.Add([]byte(`{"protocol":3,"verb":"call","dir":"/src/project","call":{"capability":"git.status"},"operator":"env"}`))
-	f.Add([]byte(`{"protocol":3,"verb":"mcp","dir":"/","session":"bs-0"}`))
+	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/src/project","call":{"capability":"git.status"},"operator":"env"}`))
+	f.Add([]byte(`{"protocol":4,"verb":"mcp","dir":"/","session":"bs-0"}`))
 	f.Add([]byte(`{"verb":"stop"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)

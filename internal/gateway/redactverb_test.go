@@ -207,7 +207,7 @@ func rawRedaction(t *testing.T, c *wire.Client, query string) *peer.Conn {
 	return conn
 }
 
-const rawHide = `{"protocol":3,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
+const rawHide = `{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
 
 // TestHostileStreams: wrong kinds, too long and half frames end their own connection with a word and nothing else;
 // nothing of them is kept.
@@ -240,7 +240,7 @@ func TestHostileStreams(t *testing.T) {
 			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
-	for name, query := range map[string]string{"no mode": `{"protocol":3,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
+	for name, query := range map[string]string{"no mode": `{"protocol":4,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
 		conn, err := peer.Dial(c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)

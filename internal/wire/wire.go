@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of what client and gateway say to each other; another one is refused.
-const Protocol = 3
+const Protocol = 4
 
 // Verbs of which a connection becomes more than one answer.
 const (
