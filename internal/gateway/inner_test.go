@@ -33,6 +33,10 @@ func TestInnerRefusesTheRest(t *testing.T) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
+	words := wire.Query{Protocol: wire.Protocol, Verb: "call", Dir: "/src/project", Call: &wire.CallQuery{Argv: []string{"wc"}}}
+	if _, err := inner().admit(words); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+		t.Errorf("a tool's own words: %v", err)
+	}
 }
 
 // FuzzInner: whatever an agent writes, what goes on is one of the verbs, in its own session, with no right of an operator.
@@ -40,6 +44,7 @@ func FuzzInner(f *testing.F) {
 	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/src/project","call":{"capability":"git.status"},"operator":"env"}`))
 	f.Add([]byte(`{"protocol":4,"verb":"mcp","dir":"/","session":"bs-0"}`))
 	f.Add([]byte(`{"verb":"stop"}`))
+	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/src/project","call":{"argv":["wc"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
 		if err != nil {
@@ -51,7 +56,7 @@ func FuzzInner(f *testing.F) {
 		}
 		carries := got.Verb == "call" || got.Verb == "mcp"
 		if !slices.Contains(innerVerbs, got.Verb) || got.Operator != "" || got.Redact != nil || !within("/src/project", got.Dir) ||
-			carries != (got.Session == "bs-mine") || !carries && got.Session != "" || carries && got.Args != nil {
+			carries != (got.Session == "bs-mine") || !carries && got.Session != "" || got.Call != nil && len(got.Call.Argv) > 0 || carries && got.Args != nil {
 			t.Errorf("%q became %+v", b, got)
 		}
 	})
