@@ -60,7 +60,7 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 // Secrets hold nothing from then on.
 func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 	none := bailey.Lease{Return: func() {}}
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return none, unavailable(err, "", "nothing was lent for %s: the call ended", l.Receipt)
 	}
 	if err := checkNames(l.Wants); err != nil {

@@ -107,9 +107,10 @@ func TestNoBroker(t *testing.T) {
 			t.Errorf("%s: %v (%s)", name, err, bailey.HintOf(err))
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := (Client{}).Lend(ctx, bailey.Loan{}); !errors.Is(err, context.Canceled) || !errors.Is(err, bailey.Unavailable) {
+	why := fmt.Errorf("the caller went away: %w", context.Canceled)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if _, err := (Client{}).Lend(ctx, bailey.Loan{}); !errors.Is(err, why) || !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("an ended call: %v", err)
 	}
 }
