@@ -75,6 +75,8 @@ func TestLeftAlone(t *testing.T) {
 		"password: ******", "password=$DB_PASSWORD", "token: <token>", "api_key = os.environ[\"API_KEY\"]", "password = getpass.getpass()", "secret: ${SECRET}", `"password": ""`,
 		"Authorization: Bearer $TOKEN", "-u ${user}:${pass}", "the password is wrong", "failed password for invalid user", "token expired at 2026-01-01", "max_tokens=4096", "public_key = \"9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit\"",
 		"commit 6d919b496520b69900d8fe52aeccd22a9e8e0a3c", "sha256:4c33434421e7128832030190f55c0c780e90b37c1c1a0e64b1d35d84c5bafaea", "\"integrity\": \"sha512-BAg6QkE8W+TuQLrrw0Ugr7HegXduRuuj8/ti2kSOc+jz1dmx8==\"",
+		"pushes 4b1d8826ae0059d350bc29e94cafabad202e17ab:refs/heads/main", "img@sha256:4b1dcbd05e7e7b26bfb965c439eb64a925fa6dbba75c522781c433a723da69d9", ".git/objects/b4/4b1ddcc9aae1bd944b0b12c94de19e1dc92b45",
+		"SHA1: ACCA961E239A3D7172E743924C923B204EB243A1", "EAAA9F9119B1D96FF5C050FBD03EFF515B8CA477", "a.b/c v1.2.3 h1:AP5yVajFEMMMWix84MULr142WCj994GJ6VXHLLraaB0=",
 		"version 1.2.3.4", "Chrome/120.0.0.0", "v2.14.5.1", "127.0.0.1:80 and ::1", "12:01:02 and 00:11:22:33:44:55", "4C:64:52:3B:36:3D:CD:30:98:A1:8C:5B:54:03:06:4A:90:0D:67:92", "std::path::Path a::b", "1.3.6.1.2.1",
 		"https://example.com/path?x=1", "postgres://localhost/app", "redis://cache:6379", "user:$6$", "daemon:*:19000::::::", "key: value", "monkey=banana12345678", "sshd:auth", "{\"type\":\"service_account\"}", "postgres://u:${PASS}@h/d",
 	} {

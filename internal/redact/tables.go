@@ -206,7 +206,10 @@ func (p *prefix) match(b []byte, final bool) (n, read int, open bool) {
 	if n == len(b) && n < maxValue && !final {
 		return 0, n, true
 	}
-	if p.least < 20 && n < len(b) && classes[b[n]]&(slash|sign) != 0 { // base64
+	if p.least < 20 && n < len(b) && (classes[b[n]]&(slash|sign) != 0 || b[n] == '=') { // base64
+		return 0, n, false
+	}
+	if shapeOf(b[:n]).hex { // a digest that begins like it by accident: a random token has letters beyond f
 		return 0, n, false
 	}
 	rest := shapeOf(b[k:n])

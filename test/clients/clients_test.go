@@ -9,9 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bailey/internal/ktest"
@@ -106,19 +104,12 @@ func newProject(t *testing.T) *project {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
-	t.Cleanup(func() { end(filepath.Join(me, ".bailey", "ledger", "lock")) })
+	t.Cleanup(func() { // it waits: a gateway that is still writing would keep the home from being removed
+		if out, err := p.command(p.program, "gateway", "stop").CombinedOutput(); err != nil {
+			t.Errorf("bailey gateway stop: %v\n%s", err, out)
+		}
+	})
 	return p
-}
-
-// end ends the gateway whose number the lock holds, as docs/operations.md says.
-func end(lock string) {
-	text, err := os.ReadFile(lock)
-	if err != nil {
-		return // no gateway was started
-	}
-	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-		syscall.Kill(pid, syscall.SIGTERM)
-	}
 }
 
 func (p *project) command(name string, args ...string) *exec.Cmd {
