@@ -6,8 +6,8 @@ import (
 )
 
 // A stage that may execute one program and no more installs a filter that asks a listener about every execve
-// (seccomp_unotify(2)), and hands the listener to its keeper. That lets the first one pass, which is the
-// stage's own, and closes the listener: from then on each is ENOSYS. No argument is looked at, so nothing can
+// (seccomp_unotify(2)), and hands the listener to its keeper. That lets pass what the stage itself asks, and closes the
+// listener once the stage is the tool: from then on each is ENOSYS. No argument is looked at, so nothing can
 // be exchanged under the keeper's eyes.
 
 // listen installs the filter of a program and passes the listener on.
@@ -25,7 +25,9 @@ func listen(program []uint64) syscall.Errno {
 	return e
 }
 
-// once waits until the stage executes the tool, or has ended, lets it, and listens no more.
+// once lets the stage execute the tool, waits until it has, or has ended, and listens no more. The stage's end of
+// the stream is open until it has: while it is, and nobody but the stage runs behind the filter, each question is the
+// stage's. There is more than one where a signal comes, which takes a question back, even one that was answered.
 func once(listener, stage int) {
 	const (
 		receive, send = 0xc0502100, 0xc0182101 // SECCOMP_IOCTL_NOTIF_RECV, _SEND: sizes 80 and 24, type '!'
@@ -39,20 +41,20 @@ func once(listener, stage int) {
 	}{{int32(listener), pollIn, 0}, {int32(stage), pollIn, 0}}
 	for {
 		_, _, e := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), uintptr(len(fds)), 0, 0, 0, 0)
-		if e == 0 {
-			break
+		if e == syscall.EINTR {
+			continue
 		}
-		if e != syscall.EINTR {
+		if e != 0 || fds[1].revents != 0 {
+			return // the stage is the tool, has something to report, or is gone
+		}
+		var ask [10]uint64 // struct seccomp_notif: id, pid and flags, then the call
+		e = call(syscall.SYS_IOCTL, uintptr(listener), receive, uintptr(unsafe.Pointer(&ask)))
+		if e == 0 {
+			answer := [3]uint64{ask[0], 0, goOn << 32} // struct seccomp_notif_resp: id, value, error and flags
+			e = call(syscall.SYS_IOCTL, uintptr(listener), send, uintptr(unsafe.Pointer(&answer)))
+		}
+		if e != 0 && e != syscall.ENOENT && e != syscall.EINTR {
 			return
 		}
 	}
-	if fds[0].revents&pollIn == 0 {
-		return // the stage has something to report, or is gone
-	}
-	var ask [10]uint64 // struct seccomp_notif: id, pid and flags, then the call
-	if call(syscall.SYS_IOCTL, uintptr(listener), receive, uintptr(unsafe.Pointer(&ask))) != 0 {
-		return
-	}
-	answer := [3]uint64{ask[0], 0, goOn << 32} // struct seccomp_notif_resp: id, value, error and flags
-	call(syscall.SYS_IOCTL, uintptr(listener), send, uintptr(unsafe.Pointer(&answer)))
 }
