@@ -188,7 +188,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 	wg.Wait()
 	for _, dir := range dirs {
 		var left []string
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if left, _ = filepath.Glob(dir + "/" + callPrefix + "*"); len(left) <= len(j.stock.all()) { // what is armed has one
 				break
 			}

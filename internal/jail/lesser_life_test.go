@@ -69,7 +69,7 @@ func TestLesserTimeout(t *testing.T) {
 	job := bailey.Job{Timeout: 2 * time.Second, Places: shown(t, dir, true)} // to begin in, on a busy machine
 	begin := time.Now()
 	r := ask(t, j, job, "deaf", file).must(t)
-	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+5*time.Second {
+	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+time.Minute {
 		t.Errorf("a deaf tool lived for %v", d)
 	}
 	if r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) {

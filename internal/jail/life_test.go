@@ -64,7 +64,7 @@ func TestTimeout(t *testing.T) {
 
 	begin := time.Now()
 	r := ask(t, j, job, "deaf", file).must(t)
-	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+5*time.Second {
+	if d := time.Since(begin); d < job.Timeout+grace || d > job.Timeout+grace+time.Minute {
 		t.Errorf("a deaf tool lived for %v", d)
 	}
 	if r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) {

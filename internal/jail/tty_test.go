@@ -122,7 +122,7 @@ func TestGentleEnd(t *testing.T) {
 			stop := sync.OnceFunc(func() { begin = time.Now(); cancel(c.cause) })
 			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil }) // each says when it waits
 			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out})
-			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+5*time.Second {
+			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+time.Minute {
 				t.Errorf("%+v, %v after %v", exit, err, took)
 			}
 		})

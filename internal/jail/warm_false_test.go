@@ -248,14 +248,14 @@ func TestFalseHelper(t *testing.T) {
 				if err != nil || exit != c.exit || size(file) != c.runs {
 					t.Errorf("%+v, %v, %d runs; want %+v, %d", exit, err, size(file), c.exit, c.runs)
 				}
-				if took > timeout+grace+answerTime+3*time.Second {
+				if took > timeout+grace+answerTime+time.Minute {
 					t.Errorf("it took %v", took)
 				}
 				before := size(file)
 				job.Timeout = time.Minute
 				begin = time.Now()
 				exit, err = start(t.Context(), w.Jail, job, nil, bailey.Streams{})
-				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > answerTime+5*time.Second {
+				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > answerTime+time.Minute {
 					t.Errorf("the next call: %+v, %v, %d runs, after %v", exit, err, size(file)-before, time.Since(begin))
 				}
 				w.warm.busy.Wait()
@@ -280,12 +280,12 @@ func TestSilentWhenArmed(t *testing.T) {
 			job := bailey.Job{Command: probe, Args: []string{"exit", "5"}, Timeout: 1500 * time.Millisecond}
 			turned := make(chan *helper)
 			go func() { h, _ := w.turned(t, job, "silent when armed"); turned <- h }()
-			for begin := time.Now(); len(w.warm.all()) == 0 && time.Since(begin) < 5*time.Second; {
+			for begin := time.Now(); len(w.warm.all()) == 0 && time.Since(begin) < time.Minute; {
 				time.Sleep(time.Millisecond)
 			}
 			begin := time.Now()
 			_, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
-			if took := time.Since(begin); took > answerTime+3*time.Second {
+			if took := time.Since(begin); took > answerTime+time.Minute {
 				t.Errorf("%v, %v", err, took)
 			}
 			if onDemand && bailey.KindOf(err) != bailey.Unavailable || !onDemand && err != nil {
@@ -316,7 +316,7 @@ func TestFalseHandshake(t *testing.T) {
 	for _, lie := range []string{"no handshake", "another plan", "half a handshake", "a failure", "an unready handshake", "a silent handshake"} {
 		begin := time.Now()
 		h, err := w.turned(t, bailey.Job{Command: probe}, lie)
-		if err == nil || time.Since(begin) > answerTime+5*time.Second || alive(h.process.Pid) {
+		if err == nil || time.Since(begin) > answerTime+time.Minute || alive(h.process.Pid) {
 			t.Errorf("%s: %v after %v", lie, err, time.Since(begin))
 		}
 	}

@@ -110,7 +110,7 @@ func TestAttackLength(t *testing.T) {
 			t.Errorf("%s %.20s is allowed", c[0], c[2])
 		}
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("they took %v", took)
 	}
 }
