@@ -27,19 +27,24 @@ func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, 
 	if err := r.connect(ctx); err != nil {
 		return err
 	}
+	lines := make(chan []byte)
 	ended := make(chan error, 1)
-	go func() { ended <- r.forwardAll(ctx, in) }()
-	select {
-	case err := <-ended:
-		if err == nil {
+	go func() { ended <- readLines(in, lines, ctx.Done()) }()
+	for {
+		select {
+		case line := <-lines:
+			if err := r.forward(ctx, line); err != nil {
+				return err
+			}
+		case err := <-ended:
 			r.settle(ctx)
+			return err
+		case <-ctx.Done():
+			if r.owes() {
+				return context.Cause(ctx)
+			}
+			return nil
 		}
-		return err
-	case <-ctx.Done():
-		if r.owes() {
-			return context.Cause(ctx)
-		}
-		return nil
 	}
 }
 
@@ -292,21 +297,22 @@ func (r *relay) hangUp() {
 	}
 }
 
-// forwardAll forwards lines of bounded length until the input ends.
-func (r *relay) forwardAll(ctx context.Context, in io.Reader) error {
+// readLines reads lines of bounded length until the input ends.
+func readLines(in io.Reader, out chan<- []byte, stop <-chan struct{}) error {
 	br := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, err := readLine(br)
-		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		if len(bytes.TrimSpace(line)) > 0 && err == nil {
+			select {
+			case out <- line:
+			case <-stop:
+				return nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if err := r.forward(ctx, line); err != nil {
 			return err
 		}
 	}
