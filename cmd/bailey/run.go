@@ -95,16 +95,8 @@ func (a *app) report(r wire.Reply) error {
 			fmt.Fprintf(a.stderr, "  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
 		}
 	}
-	if r.Cage != nil && r.Cage.Lesser != "" && r.Executed && !a.json {
-		fmt.Fprintf(a.stderr, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, r.Cage.Lesser)
-	}
-	if r.Cage != nil && r.Cage.Kind == bailey.Uncaged && r.Executed && !a.json && !a.bare {
-		fmt.Fprintln(a.stderr, "bailey: it ran without a cage: nothing but policy held it")
-	}
 	if !a.json {
-		for _, line := range r.Refused {
-			fmt.Fprintf(a.stderr, "bailey: refused on the way out: %s\n", terminal.Shown(line))
-		}
+		r.TellWalls(a.stderr)
 	}
 	if r.Result != nil && r.Result.Truncated && !a.json {
 		fmt.Fprintf(a.stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)

@@ -76,5 +76,3 @@ func (k *keptClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		k.Session = ""
 	}
 }
-
-// inSession is the bearer of the environment.

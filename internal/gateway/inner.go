@@ -120,7 +120,7 @@ func (n *Inner) admit(q wire.Query) (wire.Query, error) {
 			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
 	}
 	if q.Call != nil && len(q.Call.Argv) > 0 { // whose stdin may be many times a query
-		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey search finds what does it, and bailey run calls that"}
+		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
 	out := wire.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
 	if !within(n.Dir, out.Dir) {

@@ -87,26 +87,18 @@ func call(ctx context.Context, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	r.TellWalls(os.Stderr)
 	cut := r.Result != nil && r.Result.Truncated && max(out.n, errs.n) <= bailey.OutputCap // else the receipt's copy alone is
 	own := r.Result != nil && r.Error == bailey.ToolFailed && r.Result.ExitCode > 0
 	switch {
 	case cut:
 		return 0, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads this output, which holds it to %d bytes, and the rest is gone", bailey.OutputCap), Hint: "narrow the call; receipt " + string(r.ReceiptID)}
 	case r.OK || own:
-		for _, line := range r.Refused {
-			fmt.Fprintf(os.Stderr, "bailey: refused on the way out: %s\n", terminal.Shown(line))
-		}
-		if r.Cage != nil && r.Cage.Kind == bailey.Uncaged {
-			fmt.Fprintln(os.Stderr, "bailey: it ran without a cage: nothing but policy held it")
-		}
 		return r.Result.ExitCode, nil
 	}
 	terminal.Say(os.Stderr, r.Word(), r.Reason, r.Hint)
 	fmt.Fprintf(os.Stderr, "  receipt %s\n", r.ReceiptID)
-	if r.Error == bailey.Invalid || r.Error == bailey.NotFound {
-		return noMatch, nil
-	}
-	return blocked, nil
+	return exitCode(r.Error), nil
 }
 
 // spawn starts the bailey beside this program as the home's gateway.

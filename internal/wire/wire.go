@@ -3,8 +3,11 @@
 package wire
 
 import (
+	"bailey/internal/terminal"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"bailey"
@@ -184,6 +187,21 @@ func (f Failure) Err() error {
 
 // ErrUnreachable is what a client learns when no gateway answers, or the one that did is gone.
 var ErrUnreachable = errors.New("the gateway is not reachable")
+
+// TellWalls says what of the walls was missing where a call ran, and what they refused on the way out.
+func (r Reply) TellWalls(w io.Writer) {
+	if r.Executed && r.Cage != nil {
+		if r.Cage.Lesser != "" {
+			fmt.Fprintf(w, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, terminal.Shown(r.Cage.Lesser))
+		}
+		if r.Cage.Kind == bailey.Uncaged {
+			fmt.Fprintln(w, "bailey: it ran without a cage: nothing but policy held it")
+		}
+	}
+	for _, line := range r.Refused {
+		fmt.Fprintf(w, "bailey: refused on the way out: %s\n", terminal.Shown(line))
+	}
+}
 
 // Word says in a word why a call has no result.
 func (r Reply) Word() string {
