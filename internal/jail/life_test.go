@@ -22,6 +22,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/test/since"
 )
 
 func TestExit(t *testing.T) {
@@ -56,6 +57,7 @@ func TestNothingSurvives(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	j := newJail(t, Config{})
 	dir := t.TempDir()
@@ -154,6 +156,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestManyStartsLeaveNothing(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	dir := t.TempDir()
 	p := place(t, dir, false)
@@ -163,9 +166,9 @@ func TestManyStartsLeaveNothing(t *testing.T) {
 		}
 	}
 	once()
-	n := 1000
-	if testing.Short() {
-		n = 50
+	n := 50
+	if since.Due(t, "internal/jail") {
+		n = 1000
 	}
 	fds, mounts := count(t, "/proc/self/fd"), lines(t, "/proc/self/mountinfo")
 	var wg sync.WaitGroup

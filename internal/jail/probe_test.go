@@ -21,6 +21,7 @@ import (
 	"bailey"
 	"bailey/internal/jail/inside"
 	"bailey/internal/ktest"
+	"bailey/test/since"
 )
 
 // probeEnv tells a test binary that runs as another user where the probe is.
@@ -78,6 +79,7 @@ func TestOrdinaryUser(t *testing.T) { asStranger(t, stranger, func(int) func() {
 
 // TestOrdinaryUserWithGroups runs those that take a helper, which a user has who was given control groups.
 func TestOrdinaryUserWithGroups(t *testing.T) {
+	ktest.Long(t)
 	asStranger(t, otherStranger, func(pid int) func() { return delegate(t, pid, otherStranger) },
 		"-test.run=^Test(Battery|Survivors|Warm.*|OnDemandIsWarm|Killed.*|ParkedBefore.*|TimeIsUpWarm|CancelledWarm|TooMuch.*|NothingIsLeftOfACall|TwoLive.*|NoBound.*|HelpersAre.*|TenThousandCalls|FalseHelper)$", "-test.short")
 }
@@ -87,9 +89,7 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 	t.Helper()
 	t.Parallel()
 	ktest.Require(t, "root", "userns")
-	if testing.Short() {
-		t.Skip("short")
-	}
+	since.RequireDue(t, "internal/jail") // .ci/ordinary does the same
 	home := t.TempDir()
 	for p := home; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 		os.Chmod(p, 0o755)

@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/test/since"
 )
 
 // vanishes waits until a process is.
@@ -34,6 +35,7 @@ func vanishes(t *testing.T, what string, pid int) {
 // TestHelpersAreRecycled: a helper ends when it has served its calls, when nobody has used it for a while, when others
 // are wanted more, and with its jail.
 func TestHelpersAreRecycled(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	h := w.heat(t, bailey.Job{}, "exit", "0")
 	h.calls = maxCalls - 2
@@ -205,10 +207,11 @@ func rss(pid int) (kib int) {
 
 // TestTenThousandCalls: however many calls helpers have served, no more is there than after the first few.
 func TestTenThousandCalls(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
-	calls := 10000
-	if testing.Short() {
-		calls = 700 // more than one helper serves
+	calls := 700 // more than one helper serves
+	if since.Due(t, "internal/jail") {
+		calls = 10000
 	}
 	some := func(n int) {
 		var wg sync.WaitGroup

@@ -42,6 +42,14 @@ func Require(t testing.TB, features ...string) {
 	}
 }
 
+// Long skips a test with -short: for tests that take over half a second on an idle machine.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long: runs without -short")
+	}
+}
+
 // Has probes one feature by using it; nil means that it works.
 func Has(feature string) error {
 	if e, ok := known.Load(feature); ok {

@@ -11,9 +11,6 @@ import (
 // built has the agent test, mend, build and commit a small Go project by calls alone. What it builds runs in a cage, and
 // finds neither the user's key nor a hook of git's to write.
 func (d *day) built() {
-	if os.Getenv(overlayEnv) != "" {
-		return // no gate that is broken there is noticed here, and a compiler's own cache is filled anew in each day
-	}
 	u := d.u
 	at := filepath.Join(u.project, "pavilion")
 	if _, err := os.Stat("/usr/local/go/bin/go"); err != nil {

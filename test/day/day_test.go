@@ -17,6 +17,10 @@ import (
 // overlayEnv names a file for go install -overlay: how [TestBrokenGates] has the day lived with a broken gate.
 const overlayEnv = "BAILEY_DAY_OVERLAY"
 
+// hoursEnv names the hours to live instead of all: those in which a broken gate must be noticed, and those before them
+// that they need.
+const hoursEnv = "BAILEY_DAY_HOURS"
+
 // begins stands in the log once the program is installed and the user has a project.
 const begins = "the day begins"
 
@@ -35,36 +39,47 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 	d.u.install(os.Getenv(overlayEnv))
 	d.prepare()
 	t.Log(begins)
-	for _, hour := range []struct {
-		name string
-		goes func()
-	}{
-		{"an agent is hired and sees its tools", func() { d.agent = d.hire(); d.tools() }},
-		{"it reads the project's history", d.history},
-		{"what it reads is redacted, and it works on with the tokens", d.hidden},
-		{"it is told what it got wrong", d.mistakes},
-		{"it is kept from what it may not see", d.forbidden},
-		{"a repository sets a trap", d.trapped},
-		{"tools of its own are asked about", d.hooked},
-		{"the user looks for themselves", d.byHand},
-		{"the user writes rules, and stops everything for a while", d.rules},
-		{"the user says what is active", d.profiled},
-		{"it builds, tests and commits", d.built},
-		{"a person is asked about a release", d.asked},
-		{"an agent works inside the wall", d.walled},
-		{"another agent works over HTTP, for as long as its token counts", d.overHTTP},
-		{"the user asks another model about a log", d.paste},
-		{"a checkpoint is kept elsewhere", d.keep},
-		{"the gateway is killed between calls", d.killedBetween},
-		{"the gateway is killed in mid-call", d.killedWithin},
-		{"the gateway is killed at any moment", d.killedAnywhere},
-		{"the agent leaves and the receipts are read", d.evening},
-		{"an outsider verifies", d.outsider},
-	} {
+	only := strings.Fields(os.Getenv(hoursEnv))
+	for _, hour := range d.hours() {
+		if len(only) > 0 && hour.id != "hired" && !slices.Contains(only, hour.id) {
+			continue
+		}
 		hour.goes()
 		if t.Failed() {
 			t.Fatalf("the day ended when %s", hour.name)
 		}
+	}
+}
+
+// hour is a part of the day. Its id is how a broken gate names the parts that must notice it.
+type hour struct {
+	id, name string
+	goes     func()
+}
+
+func (d *day) hours() []hour {
+	return []hour{
+		{"hired", "an agent is hired and sees its tools", func() { d.agent = d.hire(); d.tools() }},
+		{"history", "it reads the project's history", d.history},
+		{"hidden", "what it reads is redacted, and it works on with the tokens", d.hidden},
+		{"mistakes", "it is told what it got wrong", d.mistakes},
+		{"forbidden", "it is kept from what it may not see", d.forbidden},
+		{"trapped", "a repository sets a trap", d.trapped},
+		{"hooked", "tools of its own are asked about", d.hooked},
+		{"byHand", "the user looks for themselves", d.byHand},
+		{"rules", "the user writes rules, and stops everything for a while", d.rules},
+		{"profiled", "the user says what is active", d.profiled},
+		{"built", "it builds, tests and commits", d.built},
+		{"asked", "a person is asked about a release", d.asked},
+		{"walled", "an agent works inside the wall", d.walled},
+		{"overHTTP", "another agent works over HTTP, for as long as its token counts", d.overHTTP},
+		{"paste", "the user asks another model about a log", d.paste},
+		{"keep", "a checkpoint is kept elsewhere", d.keep},
+		{"killedBetween", "the gateway is killed between calls", d.killedBetween},
+		{"killedWithin", "the gateway is killed in mid-call", d.killedWithin},
+		{"killedAnywhere", "the gateway is killed at any moment", d.killedAnywhere},
+		{"evening", "the agent leaves and the receipts are read", d.evening},
+		{"outsider", "an outsider verifies", d.outsider},
 	}
 }
 

@@ -113,6 +113,7 @@ func script(t *testing.T, args ...string) (string, bool) {
 // TestVerifyKnowsTheVectors holds the outsider's script against every ledger, good and bad, that the
 // format's own package knows: two programs that share no code and one judgement.
 func TestVerifyKnowsTheVectors(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3")
 	const vectors = "../../audit/testdata"
 	text, err := os.ReadFile(filepath.Join(vectors, "vectors.json"))
@@ -153,6 +154,7 @@ func TestVerifyKnowsTheVectors(t *testing.T) {
 // TestVerifyKnowsTheSignedVectors holds the script against checkpoints, witnesses, changes of key, segments and
 // portable receipts, good and bad.
 func TestVerifyKnowsTheSignedVectors(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
 	const vectors = "../../audit/testdata/signed/"
 	var cases []struct {
@@ -213,6 +215,7 @@ func TestVerifyKnowsTheSignedVectors(t *testing.T) {
 
 // TestVerifySeesEveryBit flips bits of a receipt and of the notes, and the script wants none of them.
 func TestVerifySeesEveryBit(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
 	const vectors = "../../audit/testdata/signed/"
 	receipt, err := os.ReadFile(vectors + "r-2.receipt")
@@ -270,6 +273,7 @@ func copied(t *testing.T, from, to string) {
 // TestVerifyAsks: what the script is given that is no ledger, no note and no program is said so, without waiting, and is no verdict;
 // with each of several notes the ledger is held.
 func TestVerifyAsks(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
 	const vectors = "../../audit/testdata/signed/"
 	var cases []struct {
@@ -355,6 +359,7 @@ func TestVerifyAsks(t *testing.T) {
 
 // TestLedgerDocument gives the outsider the ledger that docs/ledger.md shows, and goes through its steps by hand.
 func TestLedgerDocument(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
 	text, err := os.ReadFile("../../docs/ledger.md")
 	if err != nil {

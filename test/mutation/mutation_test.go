@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bailey/test/since"
 )
 
 // mutations break one law each. The old text must stand in the file exactly once.
@@ -274,16 +276,23 @@ func TestTableIsDocumented(t *testing.T) {
 	}
 }
 
-// TestMutations takes a while: each row compiles its packages anew.
+// table is this file.
+const table = "test/mutation/mutation_test.go"
+
+// TestMutations takes a while: each row compiles its packages anew. A row runs if its file, a test that could notice, or
+// the row itself changed since .ci/full passed.
 func TestMutations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs time: runs without -short")
-	}
+	changes := since.Require(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	left := 0
 	for _, m := range mutations {
+		if !changes.File(m.file) && !changes.Tests(strings.TrimPrefix(m.tests, "./")) && !changes.New(table, m.law) {
+			left++
+			continue
+		}
 		t.Run(m.law, func(t *testing.T) {
 			t.Parallel() // what notices by waiting waits beside the others
 			out, err := withMutation(t, root, m.file, m.old, m.new, m.tests)
@@ -295,6 +304,7 @@ func TestMutations(t *testing.T) {
 			}
 		})
 	}
+	since.LeftOut(t, left, len(mutations))
 }
 
 func withMutation(t *testing.T, root, file, old, new, tests string) (string, error) {
@@ -320,7 +330,7 @@ func withMutation(t *testing.T, root, file, old, new, tests string) (string, err
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout", "60s", "-failfast", "-overlay", list, tests)
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout", "60s", "-failfast", "-ldflags=-s -w", "-overlay", list, tests)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err

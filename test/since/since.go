@@ -1,0 +1,165 @@
+// Package since knows which files changed since the commit on which .ci/full last passed. Checks that take long,
+// such as the mutants, run for those files only.
+package since
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Record is the file, below the top of the repository, that holds the commit on which .ci/full last passed.
+const Record = ".ci/passed"
+
+// Env decides which of the long checks run: "all", "changed", or none if it is not set.
+const Env = "BAILEY_LONG_CHECKS"
+
+// Changes are the files that differ from the recorded commit. The zero value means that everything changed.
+type Changes struct {
+	Commit string   // the recorded commit; empty if there is none in this repository
+	Files  []string // slash-separated, below the top of the repository
+	root   string
+}
+
+// Read compares the working tree, with what is not committed yet, with the recorded commit. If no commit is
+// recorded, or the repository does not have it, everything counts as changed.
+func Read(root string) (Changes, error) {
+	text, err := os.ReadFile(filepath.Join(root, Record))
+	commit, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if err != nil || commit == "" {
+		return Changes{}, nil
+	}
+	if _, err := git(root, "cat-file", "-e", commit+"^{commit}"); err != nil {
+		return Changes{}, nil
+	}
+	c := Changes{Commit: commit, root: root}
+	for _, args := range [][]string{
+		{"diff", "--name-only", "--no-renames", "-z", commit},
+		{"ls-files", "--others", "--exclude-standard", "-z"},
+	} {
+		out, err := git(root, args...)
+		if err != nil {
+			return Changes{}, err
+		}
+		for name := range strings.SplitSeq(string(out), "\x00") {
+			if name != "" && name != Record {
+				c.Files = append(c.Files, name)
+			}
+		}
+	}
+	return c, nil
+}
+
+// Require skips a test unless the long checks are asked for, and returns what changed: everything, if all are.
+func Require(t testing.TB) Changes {
+	t.Helper()
+	c, asked := wanted(t)
+	if !asked {
+		t.Skipf("takes long: runs with %s=changed for what changed since .ci/full passed, with %s=all for everything", Env, Env)
+	}
+	return c
+}
+
+// Due reports whether the long checks are asked for and something below one of these directories changed.
+func Due(t testing.TB, dirs ...string) bool {
+	t.Helper()
+	c, asked := wanted(t)
+	return asked && slices.ContainsFunc(dirs, c.Below)
+}
+
+// RequireDue skips a test that is not due.
+func RequireDue(t testing.TB, dirs ...string) {
+	t.Helper()
+	if !Due(t, dirs...) {
+		t.Skipf("takes long: runs with %s=changed if %s changed since .ci/full passed, and with %s=all", Env, strings.Join(dirs, " or "), Env)
+	}
+}
+
+func wanted(t testing.TB) (c Changes, asked bool) {
+	t.Helper()
+	switch which := os.Getenv(Env); which {
+	case "":
+		return Changes{}, false
+	case "all":
+		return Changes{}, true
+	case "changed":
+		c, err := Read(top(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, true
+	default:
+		t.Fatalf("%s is %q; want all or changed", Env, which)
+		return Changes{}, false
+	}
+}
+
+// top is the directory of the repository: tests run in the directory of their package.
+func top(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			err = os.ErrNotExist
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("the top of the repository is not above this test: %v", err)
+	return ""
+}
+
+// LeftOut logs that some rows of a table did not run, in the form that .ci/run repeats at its end.
+func LeftOut(t testing.TB, left, of int) {
+	t.Helper()
+	if left > 0 {
+		t.Logf("needs %s=all: %d of %d, whose files did not change since .ci/full passed", Env, left, of)
+	}
+}
+
+// Everything reports whether there is nothing to compare with.
+func (c Changes) Everything() bool { return c.Commit == "" }
+
+// File reports whether a file changed.
+func (c Changes) File(name string) bool { return c.Everything() || slices.Contains(c.Files, name) }
+
+// Below reports whether a file below a directory changed.
+func (c Changes) Below(dir string) bool {
+	return c.Everything() || slices.ContainsFunc(c.Files, func(f string) bool { return strings.HasPrefix(f, dir+"/") })
+}
+
+// Tests reports whether a test file of a package, or something below its testdata, changed.
+func (c Changes) Tests(dir string) bool {
+	return c.Everything() || slices.ContainsFunc(c.Files, func(f string) bool {
+		return strings.HasPrefix(f, dir+"/testdata/") || path.Dir(f) == dir && strings.HasSuffix(f, "_test.go")
+	})
+}
+
+// New reports whether the recorded commit's version of a file does not hold a text: for the rows of a table.
+func (c Changes) New(file, text string) bool {
+	if c.Everything() {
+		return true
+	}
+	if !c.File(file) {
+		return false
+	}
+	old, err := git(c.root, "show", c.Commit+":"+file)
+	return err != nil || !bytes.Contains(old, []byte(text))
+}
+
+func git(root string, args ...string) ([]byte, error) {
+	cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return out, nil
+}

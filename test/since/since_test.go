@@ -1,0 +1,115 @@
+package since
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"bailey/internal/ktest"
+)
+
+// repository makes a repository with the files a.go, a_test.go and d/testdata/x committed, and returns its
+// directory and a function that runs git there.
+func repository(t *testing.T) (dir string, git func(args ...string) string) {
+	t.Helper()
+	ktest.Require(t, "git")
+	dir = t.TempDir()
+	git = func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	git("init", "-q")
+	write(t, dir, "a.go", "package a // one\n")
+	write(t, dir, "d/a_test.go", "package d\n")
+	write(t, dir, "d/testdata/x", "x\n")
+	git("add", ".")
+	git("commit", "-qm", "one")
+	return dir, git
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, dir string) Changes {
+	t.Helper()
+	c, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWithoutRecordEverythingChanged(t *testing.T) {
+	dir, _ := repository(t)
+	for _, record := range []string{"", "\n", "0123456789012345678901234567890123456789 2026-11-24\n"} {
+		if record != "" {
+			write(t, dir, Record, record)
+		}
+		if c := read(t, dir); !c.Everything() || !c.File("a.go") || !c.Below("d") || !c.Tests("d") || !c.New("a.go", "one") {
+			t.Errorf("with the record %q: %+v", record, c)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	dir, git := repository(t)
+	write(t, dir, Record, git("rev-parse", "HEAD"))
+	if c := read(t, dir); c.Everything() || len(c.Files) != 0 {
+		t.Fatalf("nothing changed, and Read says %+v", c)
+	}
+
+	write(t, dir, "a.go", "package a // one, two\n") // committed
+	git("commit", "-qam", "two")
+	write(t, dir, "d/testdata/x", "y\n") // in the working tree
+	write(t, dir, "e/new.go", "package e\n")
+	c := read(t, dir)
+	for name, want := range map[string]bool{"a.go": true, "d/testdata/x": true, "e/new.go": true, "d/a_test.go": false} {
+		if c.File(name) != want {
+			t.Errorf("File(%q) = %v in %v", name, !want, c.Files)
+		}
+	}
+	if !c.Tests("d") || c.Tests("e") || !c.Below("e") || c.Below("f") {
+		t.Errorf("directories are judged wrongly: %v", c.Files)
+	}
+	if !c.New("a.go", "two") || c.New("a.go", "one") || c.New("d/a_test.go", "never there") {
+		t.Error("New does not compare with the recorded version")
+	}
+
+	git("mv", "d/a_test.go", "d/b_test.go")
+	if c := read(t, dir); !c.File("d/a_test.go") || !c.File("d/b_test.go") {
+		t.Errorf("a renamed file is not both of its names: %v", c.Files)
+	}
+}
+
+// TestAsked: without the variable nothing that takes long is due; with it, what changed or everything.
+func TestAsked(t *testing.T) {
+	for env, want := range map[string]bool{"": false, "all": true} {
+		t.Setenv(Env, env)
+		if Due(t, "no/such/directory") != want {
+			t.Errorf("with %s=%q a directory is due: %v", Env, env, !want)
+		}
+		skipped := true
+		t.Run("as it should", func(t *testing.T) {
+			Require(t)
+			RequireDue(t, "no/such/directory")
+			skipped = false
+		})
+		if skipped == want {
+			t.Errorf("with %s=%q a long test is skipped: %v", Env, env, skipped)
+		}
+	}
+}
