@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey/test/since"
+)
+
+// full runs everything, or the named parts. What a part found is kept for the state of the tree that it tested, so
+// that full without names goes on where it was interrupted. Once each part has passed on a commit, it is recorded.
+func (c *checks) full(ctx context.Context, names []string) error {
+	begin := time.Now()
+	c.changes = since.Changes{} // everything counts
+	all, err := c.packages(ctx)
+	if err != nil {
+		return err
+	}
+	parts := c.parts(all)
+	for _, n := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == n }) {
+			return fmt.Errorf("no part %q; the parts are %s", n, list(parts))
+		}
+	}
+	tree, err := c.tree(ctx)
+	if err != nil {
+		return err
+	}
+	took, missing := 0.0, []string{}
+	for _, p := range parts {
+		kept := filepath.Join(keptDir(), "full-"+strings.ReplaceAll(p.name, " ", "-")+".json")
+		again := slices.Contains(names, p.name)
+		r := load(kept, tree)
+		switch {
+		case r != nil && !again:
+			c.say("%s: passed before, in %.0f s", p.name, r.Seconds)
+			c.reports = append(c.reports, r)
+		case len(names) > 0 && !again:
+			missing = append(missing, p.name)
+			continue
+		default:
+			if err := c.part(ctx, p, p.full); err != nil {
+				return c.fail(err)
+			}
+			r = c.reports[len(c.reports)-1]
+			r.Tree = tree
+			if err := r.keep(kept); err != nil {
+				return err
+			}
+		}
+		took += r.Seconds
+	}
+	c.end(time.Since(begin))
+	if len(missing) > 0 {
+		fmt.Fprintf(c.out, "not recorded: these parts have not passed: %s\n", strings.Join(missing, ", "))
+		return nil
+	}
+	return c.record(ctx, took)
+}
+
+// record writes the commit that passed into the tracked file. A tree with changes is no commit.
+func (c *checks) record(ctx context.Context, took float64) error {
+	dirty, err := c.output(ctx, "git", "status", "--porcelain", "--", ".", ":!"+since.Record)
+	if err != nil {
+		return err
+	}
+	if dirty != "" {
+		fmt.Fprintln(c.out, "not recorded: the working tree has changes that are not committed")
+		return nil
+	}
+	head, err := c.output(ctx, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("%s %s, all parts in %.0f min\n", strings.TrimSpace(head), time.Now().UTC().Format(time.DateOnly), took/60)
+	if err := os.WriteFile(filepath.Join(c.dir, since.Record), []byte(line), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "recorded in %s: %s", since.Record, line)
+	return nil
+}
+
+// tree names the state of the files, with what is not committed yet, but without the record.
+func (c *checks) tree(ctx context.Context) (string, error) {
+	work, err := os.MkdirTemp("", "checks-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	index := "GIT_INDEX_FILE=" + filepath.Join(work, "index")
+	for _, words := range [][]string{{"read-tree", "HEAD"}, {"add", "-A"}, {"rm", "-q", "--cached", "--ignore-unmatch", since.Record}} {
+		if _, err := c.outputWith(ctx, []string{index}, append([]string{"git"}, words...)...); err != nil {
+			return "", err
+		}
+	}
+	out, err := c.outputWith(ctx, []string{index}, "git", "write-tree")
+	return strings.TrimSpace(out), err
+}
+
+// keptDir is where results are kept: not in the tree, so that a fresh clone of the same commit goes on with them.
+func keptDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "bailey-checks")
+}
+
+// load reads a kept report; nil if there is none for this tree.
+func load(file, tree string) *report {
+	data, err := os.ReadFile(file)
+	r := &report{}
+	if err != nil || json.Unmarshal(data, r) != nil || r.Tree != tree {
+		return nil
+	}
+	return r
+}
+
+func (r *report) keep(file string) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+func list(parts []part) string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, fmt.Sprintf("%q", p.name))
+	}
+	return strings.Join(names, ", ")
+}

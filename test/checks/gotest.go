@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bailey/test/since"
+)
+
+// checks is one run of the checks and what it found so far.
+type checks struct {
+	out     io.Writer
+	dir     string // the top of the repository
+	changes since.Changes
+	reports []*report
+}
+
+// A report is what one part found, as the parts of .ci/full keep it.
+type report struct {
+	Part    string   `json:"part"`
+	Tree    string   `json:"tree,omitempty"` // the git tree that was tested
+	Seconds float64  `json:"seconds"`
+	Passed  []string `json:"passed"` // "PACKAGE TEST", subtests too
+	Skipped []skip   `json:"skipped"`
+	Failed  []failed `json:"-"`
+	Flaky   []string `json:"flaky"` // "PACKAGE TEST"
+	Notes   []string `json:"notes"` // lines for the end of the output
+}
+
+type skip struct{ Package, Test, Reason string }
+
+type failed struct{ Package, Test, Output string }
+
+// goTest is one "go test".
+type goTest struct {
+	program  []string // instead of "go test"
+	as       string   // added to the names of tests, for tests that run in another way as well
+	flags    []string
+	packages []string
+	env      []string
+	shows    *regexp.Regexp // output lines to print although their test passed
+	slow     float64        // name tests that take longer, in seconds; 0 names none
+}
+
+// test runs tests. Packages that fail are tested once more, each alone.
+func (c *checks) test(ctx context.Context, r *report, t goTest) error {
+	if len(t.packages) == 0 {
+		return nil
+	}
+	first, err := c.once(ctx, t)
+	if err != nil {
+		return err
+	}
+	first.into(r, t.as)
+	bad := 0
+	for _, pkg := range first.failedPackages() {
+		fmt.Fprintf(c.out, "once more, alone: %s\n", pkg)
+		again := t
+		again.packages, again.flags = []string{pkg}, append(slices.Clone(t.flags), "-count=1")
+		second, err := c.once(ctx, again)
+		if err != nil {
+			return err
+		}
+		if len(second.failedPackages()) == 0 {
+			second.into(r, t.as)
+			for _, f := range first.failures(pkg) {
+				r.Flaky = append(r.Flaky, f.Package+" "+f.Test+t.as)
+				fmt.Fprintf(c.out, "\n--- FLAKY: %s %s\n%s", f.Package, f.Test, tail(f.Output, 40))
+			}
+			continue
+		}
+		bad++
+		r.Failed = append(r.Failed, second.failures(pkg)...)
+	}
+	if bad > 0 {
+		return fmt.Errorf("the tests of %d packages failed twice", bad)
+	}
+	return nil
+}
+
+// once runs "go test -json" and reads what it prints.
+func (c *checks) once(ctx context.Context, t goTest) (*results, error) {
+	words := slices.Concat(t.program, []string{"-json"}, t.flags, t.packages)
+	if t.program == nil {
+		words = append([]string{"go", "test"}, words...)
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), t.env...)
+	return c.read(ctx, cmd, t)
+}
+
+// read starts a command that prints events of "go test -json" and reads them to their end.
+func (c *checks) read(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, error) {
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	errs := &strings.Builder{}
+	cmd.Stderr = errs
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	res := newResults()
+	res.read(out, c.out, t)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil && len(res.failedPackages()) == 0 { // it could not even begin
+		return nil, fmt.Errorf("%w\n%s%s", err, res.rest.String(), errs)
+	}
+	return res, nil
+}
+
+// An event is one line of "go test -json"; see "go doc test2json".
+type event struct {
+	Action, Package, Test, Output, ImportPath, FailedBuild string
+	Elapsed                                                float64
+}
+
+type name struct{ pkg, test string }
+
+// note is a line for the end of the output, if its test passed.
+type note struct {
+	of   name
+	text string
+}
+
+// results are the ends of tests, by package and test; the test "" is the package itself.
+type results struct {
+	ends   map[name]string // "pass", "fail" or "skip"; "run" if it never ended
+	took   map[name]float64
+	output map[name]*strings.Builder // of what did not pass
+	built  map[string]*strings.Builder
+	notes  []note
+	rest   strings.Builder // lines that are no events
+}
+
+func newResults() *results {
+	return &results{ends: map[name]string{}, took: map[name]float64{}, output: map[name]*strings.Builder{}, built: map[string]*strings.Builder{}}
+}
+
+// partly are the lines of tests that pass and say that they left something out.
+var partly = regexp.MustCompile(`_test\.go:[0-9]+: needs `)
+
+// read takes in events until their end, and prints a line for each package.
+func (r *results) read(from io.Reader, to io.Writer, t goTest) {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil {
+				r.rest.Write(line)
+			} else {
+				r.take(e, to, t)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *results) take(e event, to io.Writer, t goTest) {
+	n := name{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		write(r.built, e.ImportPath, e.Output)
+	case "run":
+		r.ends[n] = "run"
+	case "output":
+		write(r.output, n, e.Output)
+		if e.Test == "" && regexp.MustCompile(`^(ok|FAIL|\?) `).MatchString(e.Output) {
+			io.WriteString(to, e.Output)
+		}
+		if partly.MatchString(e.Output) {
+			r.notes = append(r.notes, note{n, e.Package + " " + e.Test + ": " + strings.TrimSpace(e.Output)})
+		}
+		if t.shows != nil && t.shows.MatchString(e.Output) {
+			io.WriteString(to, e.Output)
+		}
+	case "pass", "fail", "skip":
+		r.ends[n], r.took[n] = e.Action, e.Elapsed
+		if e.Action == "pass" {
+			delete(r.output, n)
+		}
+		if e.FailedBuild != "" {
+			if b := r.built[e.FailedBuild]; b != nil {
+				write(r.output, n, b.String())
+			}
+		}
+		if t.slow > 0 && e.Elapsed > t.slow && e.Test != "" && !strings.Contains(e.Test, "/") {
+			r.notes = append(r.notes, note{n, fmt.Sprintf("SLOW: %s %s %.2f s", e.Package, e.Test, e.Elapsed)})
+		}
+	}
+}
+
+func write[K comparable](to map[K]*strings.Builder, key K, text string) {
+	if to[key] == nil {
+		to[key] = &strings.Builder{}
+	}
+	to[key].WriteString(text)
+}
+
+// into adds what passed and what was skipped to a report.
+func (r *results) into(to *report, as string) {
+	for n, end := range r.sorted() {
+		switch {
+		case n.test == "":
+		case end == "pass":
+			to.Passed = append(to.Passed, n.pkg+" "+n.test+as)
+		case end == "skip":
+			to.Skipped = append(to.Skipped, skip{n.pkg, n.test + as, reason(r.output[n])})
+		}
+	}
+	for _, n := range r.notes {
+		if r.ends[n.of] == "pass" {
+			to.Notes = append(to.Notes, n.text)
+		}
+	}
+}
+
+func (r *results) failedPackages() (all []string) {
+	for n, end := range r.sorted() {
+		if n.test == "" && end == "fail" {
+			all = append(all, n.pkg)
+		}
+	}
+	return all
+}
+
+// failures are the tests of a package that failed or did not end. If no test did, the package itself is one: it was
+// not built, or it ended by itself.
+func (r *results) failures(pkg string) (all []failed) {
+	own := text(r.output[name{pkg, ""}])
+	for n, end := range r.sorted() {
+		switch {
+		case n.pkg != pkg || n.test == "":
+		case end == "fail":
+			all = append(all, failed{pkg, n.test, text(r.output[n])})
+		case end == "run": // the package ended before it did
+			all = append(all, failed{pkg, n.test, text(r.output[n]) + own})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, failed{pkg, "(package)", own})
+	}
+	return all
+}
+
+func (r *results) sorted() func(func(name, string) bool) {
+	keys := slices.SortedFunc(maps.Keys(r.ends), func(a, b name) int {
+		return strings.Compare(a.pkg+" "+a.test, b.pkg+" "+b.test)
+	})
+	return func(yield func(name, string) bool) {
+		for _, n := range keys {
+			if !yield(n, r.ends[n]) {
+				return
+			}
+		}
+	}
+}
+
+func text(b *strings.Builder) string {
+	if b == nil {
+		return ""
+	}
+	return b.String()
+}
+
+var position = regexp.MustCompile(`^\s*\S+_test\.go:\d+: `)
+
+// reason is why a test was skipped: the first line that it printed itself.
+func reason(output *strings.Builder) string {
+	for line := range strings.Lines(text(output)) {
+		if position.MatchString(line) {
+			return strings.TrimSpace(position.ReplaceAllString(line, ""))
+		}
+	}
+	return "no reason given"
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bailey/internal/ktest"
+)
+
+// module writes a module of two packages, "good" and "other", and returns checks for it.
+func module(t *testing.T, other string) (*checks, *strings.Builder) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("compiles test programs: runs without -short")
+	}
+	ktest.Require(t, "go")
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":              "module m\n\ngo 1.26\n",
+		"good/good_test.go":   "package good\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n\nfunc TestLacks(t *testing.T) { t.Skip(\"needs a moon\") }\n",
+		"other/other_test.go": "package other\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Args\n\n" + other,
+	} {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := &strings.Builder{}
+	return &checks{out: out, dir: dir}, out
+}
+
+func everything() goTest {
+	return goTest{packages: []string{"./..."}, flags: []string{"-vet=off", "-timeout=5s"}}
+}
+
+// TestFlaky: a package that passes when it is tested once more is no failure, and is named.
+func TestFlaky(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "was-here")
+	c, out := module(t, `func TestSometimes(t *testing.T) {
+	if _, err := os.Stat("`+marker+`"); err != nil {
+		os.WriteFile("`+marker+`", nil, 0o600)
+		t.Error("the first time it fails")
+	}
+}
+`)
+	r := &report{Part: "tests"}
+	if err := c.test(context.Background(), r, everything()); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.reports = []*report{r}
+	c.end(0)
+	if !slices.Equal(r.Flaky, []string{"m/other TestSometimes"}) || !slices.Contains(r.Passed, "m/other TestSometimes") {
+		t.Errorf("flaky: %q, passed: %q", r.Flaky, r.Passed)
+	}
+	text := out.String()
+	for _, want := range []string{"the first time it fails", "\nFLAKY: m/other TestSometimes\n", "m/good TestLacks: needs a moon\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the output lacks %q:\n%s", want, text)
+		}
+	}
+	if !strings.HasSuffix(text, "\n2 passed, 0 failed, 1 skipped\n") {
+		t.Errorf("the last line is not the count:\n%s", text)
+	}
+}
+
+// TestFailsTwice: a package that fails twice is a failure, and what its tests printed comes last.
+func TestFailsTwice(t *testing.T) {
+	for name, tc := range map[string]struct{ other, test, last string }{
+		"a test":              {"func TestBad(t *testing.T) { t.Log(\"before\"); t.Error(\"two and two are five\") }\n\nfunc TestFine(t *testing.T) {}\n", "TestBad", "two and two are five"},
+		"a subtest":           {"func TestBad(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { t.Error(\"within\") }) }\n", "TestBad/sub", "within"},
+		"a panic":             {"func TestBad(t *testing.T) { panic(\"out of ink\") }\n", "TestBad", "out of ink"},
+		"the program ends":    {"func TestBad(t *testing.T) { os.Exit(7) }\n", "TestBad", "FAIL\tm/other"},
+		"it does not compile": {"func TestBad(t *testing.T) { no }\n", "(package)", "undefined: no"},
+		"it never ends":       {"func TestBad(t *testing.T) { select {} }\n", "TestBad", "test timed out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, out := module(t, tc.other)
+			r := &report{Part: "tests"}
+			err := c.test(context.Background(), r, everything())
+			if err == nil {
+				t.Fatalf("it passed:\n%s", out)
+			}
+			c.reports = []*report{r}
+			c.fail(err)
+			if !slices.ContainsFunc(r.Failed, func(f failed) bool { return f.Package == "m/other" && f.Test == tc.test }) {
+				t.Errorf("failed: %+v", r.Failed)
+			}
+			_, last, _ := strings.Cut(out.String(), "== result")
+			if !strings.Contains(last, tc.last) {
+				t.Errorf("the last lines lack %q:\n%s", tc.last, out)
+			}
+			if strings.Contains(out.String(), " 0 failed") || len(r.Flaky) > 0 {
+				t.Errorf("it says that nothing failed, or that something is flaky:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestNothingToTest: a command that cannot begin is an error, not a pass of nothing.
+func TestNothingToTest(t *testing.T) {
+	c, out := module(t, "")
+	for _, bad := range []goTest{
+		{packages: []string{"./nowhere"}},
+		{packages: []string{"./..."}, flags: []string{"-no-such-flag"}},
+		{packages: []string{"./..."}, program: []string{"/no/such/program"}},
+	} {
+		if err := c.test(context.Background(), &report{}, bad); err == nil {
+			t.Errorf("%+v passed:\n%s", bad, out)
+		}
+	}
+}
+
+// TestSlow names the tests that take longer than they should.
+func TestSlow(t *testing.T) {
+	c, out := module(t, "func TestBusy(t *testing.T) { for i := range 1<<28 { if i == -1 { t.Error(i) } } }\n")
+	r := &report{}
+	slow := everything()
+	slow.slow = 0.01
+	if err := c.test(context.Background(), r, slow); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "SLOW: m/other TestBusy ") {
+		t.Errorf("notes: %q", r.Notes)
+	}
+}
+
+// TestSkippedOnceAndPassedElsewhere: what one part skips and another runs was not skipped.
+func TestSkippedOnceAndPassedElsewhere(t *testing.T) {
+	c := &checks{reports: []*report{
+		{Skipped: []skip{{"m/p", "TestLong", "takes long"}, {"m/p", "TestNever", "needs a moon"}}},
+		{Passed: []string{"m/p TestLong"}, Skipped: []skip{{"m/p", "TestNever", "needs a moon"}}},
+	}}
+	if got := c.skipped(); !slices.Equal(got, []skip{{"m/p", "TestNever", "needs a moon"}}) {
+		t.Errorf("skipped: %+v", got)
+	}
+}

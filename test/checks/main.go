@@ -1,0 +1,174 @@
+// Command checks runs the checks of this repository. The scripts in .ci prepare a machine and start it:
+//
+//	checks run              what every change must pass; .ci/run
+//	checks full [PART…]     everything, in parts whose results are kept; .ci/full
+//	checks stress [PACKAGE…] tests beside a load, many times; .ci/stress
+//
+// A package whose tests fail is tested once more, alone. If it passes then, the checks go on and print it as FLAKY
+// among the last lines; if it fails again, they fail, and what the failing tests printed comes last.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"bailey/test/since"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := start(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "checks:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("no command; want run, full or stress")
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return fmt.Errorf("start it at the top of the repository: %w", err)
+	}
+	changes, err := since.Read(dir)
+	if err != nil {
+		return err
+	}
+	c := &checks{out: os.Stdout, dir: dir, changes: changes}
+	switch args[0] {
+	case "run":
+		return c.run(ctx)
+	case "full":
+		return c.full(ctx, args[1:])
+	case "stress":
+		return c.stress(ctx, args[1:])
+	}
+	return fmt.Errorf("no command %q; want run, full or stress", args[0])
+}
+
+// run is what every change must pass. What takes long, and what only kernels and users change, runs for what
+// changed since .ci/full last passed.
+func (c *checks) run(ctx context.Context) error {
+	switch n := len(c.changes.Files); {
+	case c.changes.Everything():
+		c.say("no full run is recorded in %s: everything counts as changed", since.Record)
+	default:
+		c.say("%d files changed since .ci/full passed on %.12s", n, c.changes.Commit)
+	}
+	begin := time.Now()
+	all, err := c.packages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range c.parts(all) {
+		if p.run == nil || !p.due() {
+			continue
+		}
+		if err := c.part(ctx, p, p.run); err != nil {
+			return c.fail(err)
+		}
+	}
+	c.end(time.Since(begin))
+	return nil
+}
+
+// say begins a new paragraph of the output.
+func (c *checks) say(format string, args ...any) {
+	fmt.Fprintf(c.out, "\n== "+format+"\n", args...)
+}
+
+// part runs one part and adds what it found.
+func (c *checks) part(ctx context.Context, p part, run func(context.Context, *report) error) error {
+	c.say("%s", p.name)
+	begin := time.Now()
+	r := &report{Part: p.name}
+	err := run(ctx, r)
+	r.Seconds = time.Since(begin).Seconds()
+	c.reports = append(c.reports, r)
+	fmt.Fprintf(c.out, "%s: %.0f s\n", p.name, r.Seconds)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// fail prints the summary with what the failing tests printed last.
+func (c *checks) fail(err error) error {
+	c.summary()
+	for _, r := range c.reports {
+		for _, f := range r.Failed {
+			fmt.Fprintf(c.out, "\n--- FAILED: %s %s\n%s", f.Package, f.Test, tail(f.Output, 80))
+		}
+	}
+	return err
+}
+
+// end prints the summary of checks that passed, with the line that counts last.
+func (c *checks) end(took time.Duration) {
+	c.summary()
+	passed, skipped := 0, len(c.skipped())
+	for _, r := range c.reports {
+		passed += len(r.Passed)
+	}
+	fmt.Fprintf(c.out, "passed in %.0f s\n%d passed, 0 failed, %d skipped\n", took.Seconds(), passed, skipped)
+}
+
+// summary prints what was skipped, what was slow and what failed once.
+func (c *checks) summary() {
+	c.say("skipped")
+	for _, s := range c.skipped() {
+		fmt.Fprintf(c.out, "%s %s: %s\n", s.Package, s.Test, s.Reason)
+	}
+	for _, r := range c.reports {
+		for _, note := range r.Notes {
+			fmt.Fprintln(c.out, note)
+		}
+	}
+	c.say("result")
+	for _, r := range c.reports {
+		for _, f := range r.Flaky {
+			fmt.Fprintln(c.out, "FLAKY:", f)
+		}
+	}
+}
+
+// skipped are the tests that were skipped and passed in no part.
+func (c *checks) skipped() []skip {
+	ran := map[string]bool{}
+	for _, r := range c.reports {
+		for _, name := range r.Passed {
+			ran[name] = true
+		}
+	}
+	var all []skip
+	for _, r := range c.reports {
+		for _, s := range r.Skipped {
+			if name := s.Package + " " + s.Test; !ran[name] {
+				ran[name] = true // once
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// tail is the end of a text, of at most so many lines.
+func tail(text string, lines int) string {
+	all := strings.SplitAfter(text, "\n")
+	if n := len(all) - lines; n > 0 {
+		return fmt.Sprintf("… %d lines before\n%s", n, strings.Join(all[n:], ""))
+	}
+	return text
+}
