@@ -14,9 +14,7 @@ import (
 // module writes a module of two packages, "good" and "other", and returns checks for it.
 func module(t *testing.T, other string) (*checks, *strings.Builder) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("compiles test programs: runs without -short")
-	}
+	ktest.Long(t)
 	ktest.Require(t, "go")
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -47,7 +47,7 @@ func (c *checks) stress(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	release, err := startLoad(ctx)
+	release, err := startLoad(ctx, "stress", "busy")
 	if err != nil {
 		return err
 	}
@@ -208,15 +208,16 @@ func (c *checks) quietly() *checks {
 	return &q
 }
 
-// startLoad starts the busy processes. They end when this process does, however it ends: their input ends then.
-func startLoad(ctx context.Context) (release func(), err error) {
+// startLoad starts this program as the busy processes. They end when this process does, however it ends: their input
+// ends then.
+func startLoad(ctx context.Context, args ...string) (release func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var ends []func()
 	for range busy {
-		cmd := exec.CommandContext(ctx, self, "stress", "busy")
+		cmd := exec.CommandContext(ctx, self, args...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return nil, err
