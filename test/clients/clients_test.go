@@ -51,6 +51,7 @@ type step struct {
 const servers = `{"mcpServers":{"bailey":{"command":"%s","args":["serve"]}}}`
 
 func TestClients(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	for _, c := range clients {
@@ -97,7 +98,7 @@ func newProject(t *testing.T) *project {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command("go", "install", "-buildvcs=false", "./cmd/bailey")
+	install := exec.Command("go", "install", "-trimpath", "-buildvcs=false", "./cmd/bailey")
 	install.Dir, install.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+filepath.Dir(p.program))
 	for _, cmd := range []*exec.Cmd{install, p.command("git", "init", "-q"), p.command("git", "commit", "-q", "--allow-empty", "-m", "the first commit")} {
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -70,6 +70,7 @@ var scenario = regexp.MustCompile(`(?m)^ *([✓✗]) ([a-z0-9-]+)`)
 
 // TestConformance: the official suite passes in full on both revisions, the tasks' scenarios too.
 func TestConformance(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "conformance")
 	p := newProject(t)
 	url := p.serveHTTP(t, "--conformance-fixtures")
@@ -126,6 +127,7 @@ func text(r *sdk.CallToolResult) (all string) {
 // TestHTTP: with the installed program, a client over HTTP calls what its token reaches and sees no more; a token that is revoked ends
 // in the middle of its session; and a gateway that is killed costs a session and no more.
 func TestHTTP(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	var tok struct{ ID, Bearer string }
@@ -211,6 +213,7 @@ func (p *project) home() string { return filepath.Join(filepath.Dir(p.dir), ".ba
 
 // TestHTTPClientIsGone: a client that dies in the middle of a call takes the cage with it, and the receipt says so.
 func TestHTTPClientIsGone(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	bearer := p.operate(t, "token", "add")
@@ -255,6 +258,7 @@ func TestHTTPClientIsGone(t *testing.T) {
 
 // TestTwoHundredClients: as many at once, by HTTP and then by the socket: each is answered, and the gateway's memory stays.
 func TestTwoHundredClients(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	bearer := p.operate(t, "token", "add")
@@ -314,10 +318,19 @@ func TestTwoHundredClients(t *testing.T) {
 	}
 }
 
-// resident is the gateway's memory in KiB, once it has given back what it will.
+// resident is the least memory, in KiB, that the gateway holds within a second: it ends sessions and gives memory back
+// meanwhile.
 func (p *project) resident(t *testing.T) int {
 	t.Helper()
-	time.Sleep(time.Second) // its sessions are ended meanwhile
+	least := p.residentNow(t)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		least = min(least, p.residentNow(t))
+	}
+	return least
+}
+
+func (p *project) residentNow(t *testing.T) int {
+	t.Helper()
 	lock, err := os.ReadFile(filepath.Join(p.home(), "ledger", "lock"))
 	if err != nil {
 		t.Fatal(err)

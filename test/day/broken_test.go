@@ -36,7 +36,7 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 	{"decide", "policy decides", "internal/gate/course.go",
 		"	c.decision = c.Policy.Decide(c.request())\n", "	c.decision = bailey.Decision{Effect: bailey.Allow}\n", "byHand"},
 	{"confirm", "the policy of now decides last", "internal/gate/course.go",
-		"	d := c.Policy.Decide(c.request())\n", "	d := bailey.Decision{Effect: bailey.Allow}\n", "rules"},
+		"	d := c.Policy.Decide(c.request())\n", "	d := bailey.Decision{Effect: bailey.Allow}\n", "rules asked"},
 	{"confirm", "nothing runs while everything is stopped", "internal/gateway/kill.go",
 		"	if !killed.On() {\n", "	if true {\n", "rules"},
 	{"budget", "what is used up refuses", "internal/gateway/budget.go",

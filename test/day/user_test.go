@@ -98,10 +98,11 @@ func (u *user) install(overlay string) {
 // build runs go install for those who run the tests, into a directory of the user's.
 func (u *user) build(overlay, bin, what string) {
 	u.t.Helper()
-	args := []string{"install", "-buildvcs=false", what}
+	args := []string{"install", "-trimpath", "-buildvcs=false"} // as the guides of cmd/bailey do, so that both share what is compiled
 	if overlay != "" {
-		args = []string{"install", "-buildvcs=false", "-overlay", overlay, what}
+		args = append(args, "-overlay", overlay, "-ldflags=-s -w")
 	}
+	args = append(args, what)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+bin)
