@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -87,9 +88,20 @@ type source struct {
 // sources opens every .go file itself: the test cache does not see what a child process would read.
 func sources(t *testing.T) []source {
 	t.Helper()
-	var all []source
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 30 {
+		t.Fatalf("only %d files found: this test is not looking at the house", len(all))
+	}
+	return all
+}
+
+// parsed reads the source once for all tests.
+var parsed = sync.OnceValues(func() (all []source, err error) {
 	set := token.NewFileSet()
-	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -105,14 +117,8 @@ func sources(t *testing.T) []source {
 		all = append(all, source{path.Dir(name), path.Base(name), f})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 30 {
-		t.Fatalf("only %d files found: this test is not looking at the house", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
 

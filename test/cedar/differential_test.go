@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 const (
@@ -20,6 +22,7 @@ const (
 )
 
 func TestDifferential(t *testing.T) {
+	ktest.Long(t)
 	o := newOracle(t)
 	c := newCourt(t, o)
 	seed, window := settings(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ func (c *checks) full(ctx context.Context, names []string) error {
 		return err
 	}
 	took, missing := 0.0, []string{}
+	var bad []error
 	for _, p := range parts {
 		kept := filepath.Join(keptDir(), "full-"+strings.ReplaceAll(p.name, " ", "-")+".json")
 		again := slices.Contains(names, p.name)
@@ -46,7 +48,8 @@ func (c *checks) full(ctx context.Context, names []string) error {
 			continue
 		default:
 			if err := c.part(ctx, p, p.full); err != nil {
-				return c.fail(err)
+				bad = append(bad, err)
+				continue
 			}
 			r = c.reports[len(c.reports)-1]
 			r.Tree = tree
@@ -55,6 +58,9 @@ func (c *checks) full(ctx context.Context, names []string) error {
 			}
 		}
 		took += r.Seconds
+	}
+	if err := errors.Join(bad...); err != nil {
+		return c.fail(err)
 	}
 	c.end(time.Since(begin))
 	if len(missing) > 0 {

@@ -45,6 +45,7 @@ func put(t *testing.T, name, text string) {
 
 // TestTree: what was tested is named by the files, committed or not, but not by the record.
 func TestTree(t *testing.T) {
+	ktest.Long(t)
 	c, _, git := committed(t)
 	tree := func() string {
 		t.Helper()

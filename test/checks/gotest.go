@@ -63,7 +63,11 @@ func (c *checks) test(ctx context.Context, r *report, t goTest) error {
 	first.into(r, t.as)
 	bad := 0
 	for _, pkg := range first.failedPackages() {
-		fmt.Fprintf(c.out, "once more, alone: %s\n", pkg)
+		var names []string
+		for _, f := range first.failures(pkg) {
+			names = append(names, f.Test)
+		}
+		fmt.Fprintf(c.out, "once more, alone: %s, of which failed: %s\n", pkg, strings.Join(names, " "))
 		again := t
 		again.packages, again.flags = []string{pkg}, append(slices.Clone(t.flags), "-count=1")
 		second, err := c.once(ctx, again)
@@ -150,6 +154,9 @@ func newResults() *results {
 	return &results{ends: map[name]string{}, took: map[name]float64{}, output: map[name]*strings.Builder{}, built: map[string]*strings.Builder{}}
 }
 
+// verdict is the line that go test prints of a package at its end.
+var verdict = regexp.MustCompile(`^(ok  |FAIL)\t`)
+
 // partly are the lines of tests that pass and say that they left something out.
 var partly = regexp.MustCompile(`_test\.go:[0-9]+: needs `)
 
@@ -181,7 +188,7 @@ func (r *results) take(e event, to io.Writer, t goTest) {
 		r.ends[n] = "run"
 	case "output":
 		write(r.output, n, e.Output)
-		if e.Test == "" && regexp.MustCompile(`^(ok|FAIL|\?) `).MatchString(e.Output) {
+		if e.Test == "" && verdict.MatchString(e.Output) {
 			io.WriteString(to, e.Output)
 		}
 		if partly.MatchString(e.Output) {

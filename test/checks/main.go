@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -72,13 +73,14 @@ func (c *checks) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var bad []error // what one part finds is no reason to know less of the others
 	for _, p := range c.parts(all) {
-		if p.run == nil || !p.due() {
-			continue
+		if p.run != nil && p.due() {
+			bad = append(bad, c.part(ctx, p, p.run))
 		}
-		if err := c.part(ctx, p, p.run); err != nil {
-			return c.fail(err)
-		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return c.fail(err)
 	}
 	c.end(time.Since(begin))
 	return nil
@@ -99,9 +101,10 @@ func (c *checks) part(ctx context.Context, p part, run func(context.Context, *re
 	c.reports = append(c.reports, r)
 	fmt.Fprintf(c.out, "%s: %.0f s\n", p.name, r.Seconds)
 	if err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
+		err = fmt.Errorf("%s: %w", p.name, err)
+		fmt.Fprintln(c.out, err)
 	}
-	return nil
+	return err
 }
 
 // fail prints the summary with what the failing tests printed last.

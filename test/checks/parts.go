@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,93 +28,111 @@ type part struct {
 // Packages whose tests depend on nothing but their source: for them the test cache is good enough.
 var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard"}
 
+// Packages that take longest: they begin first, so that none is left over at the end.
+var slowest = []string{"cmd/bailey", "internal/jail", "test/day", "test/clients", "test/load"}
+
 // Packages that run alone, after the others, or in a part of their own: they keep both cores busy.
 var alone = []string{"test/guest", "test/mutation"}
 
-// Directories that a guest's kernel, or the user who runs the tests, can make a difference to.
-var (
-	guested = []string{"internal/jail", "internal/ktest", "test/guest", "cmd/bailey"}
-	ownable = []string{"internal/gateway", "internal/wire", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
-		"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey"}
-)
+// Packages to which it can make a difference who runs the tests.
+var ownable = []string{"internal/gateway", "internal/wire", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
+	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey"}
 
 // What runs in other processes, which the race detector does not see: each of these is this slow program again.
 const unraced = "^Test(OrdinaryUser.*|Removal|Battery.*|Survivors|LongStream|TenThousandCalls|Wall.*|Lesser.*|MemoryInAll|ManyStartsLeaveNothing|LentFileIsNowhereElse|NestIsRemoved)$"
 
 // gates are the scenarios of broken gates, in test/day.
-const gates = "^TestBrokenGates$"
+const gates = "^(TestBrokenGates|TestDayInPieces)$"
 
 // parts are all checks, in order.
 func (c *checks) parts(all []string) []part {
+	p := tree{c, all}
 	always := func() bool { return true }
-	module := all[0] // the package at the top
-	ours := func(dirs []string) (pkgs []string) {
-		for _, p := range all {
-			if slices.Contains(dirs, rel(module, p)) {
-				pkgs = append(pkgs, p)
-			}
-		}
-		return pkgs
-	}
-	changed := func(pkgs []string) (some []string) {
-		for _, p := range pkgs {
-			if c.changedPackage(rel(module, p)) {
-				some = append(some, p)
-			}
-		}
-		return some
-	}
-	var raced []string
-	for _, p := range all {
-		if d := rel(module, p); !strings.HasPrefix(d, "cmd/") && !strings.HasPrefix(d, "test/") && !strings.HasPrefix(d, "examples/") && !strings.HasPrefix(d, "packs") {
-			raced = append(raced, p)
-		}
-	}
-	purely := ours(pure)
-	var rest []string
-	for _, p := range all {
-		if !slices.Contains(purely, p) && !slices.Contains(alone, rel(module, p)) {
-			rest = append(rest, p)
-		}
-	}
-	tests := func(ctx context.Context, r *report) error {
-		if err := c.test(ctx, r, goTest{packages: purely, flags: []string{"-timeout=10m"}, shows: corpora}); err != nil {
-			return err
-		}
-		return c.test(ctx, r, goTest{packages: rest, flags: []string{"-timeout=10m", "-count=1"}})
-	}
-	race := func(pkgs func() []string) func(context.Context, *report) error {
-		return func(ctx context.Context, r *report) error {
-			return c.test(ctx, r, goTest{packages: pkgs(), flags: []string{"-count=1", "-race", "-short", "-timeout=15m", "-skip=" + unraced}})
-		}
-	}
-	guests := func(ctx context.Context, r *report) error {
-		return c.test(ctx, r, goTest{packages: ours([]string{"test/guest"}), flags: []string{"-count=1", "-timeout=20m"}, shows: booted})
-	}
-	long := func(which, pkg, run string) func(context.Context, *report) error {
-		return func(ctx context.Context, r *report) error {
-			flags := []string{"-count=1", "-timeout=30m"}
-			if run != "" {
-				flags = append(flags, "-run="+run)
-			}
-			return c.test(ctx, r, goTest{packages: ours([]string{pkg}), flags: flags, env: []string{since.Env + "=" + which}})
-		}
-	}
-	ordinary := func(pkgs func() []string) func(context.Context, *report) error {
-		return func(ctx context.Context, r *report) error { return c.ordinary(ctx, r, pkgs()) }
-	}
+	raced, ownable := p.raced(), p.in(ownable)
+	some := func(pkgs []string) func() bool { return func() bool { return len(p.changed(pkgs)) > 0 } }
 	return []part{
 		{"form", c.form, always, c.form},
-		{"other systems", func(ctx context.Context, _ *report) error { return c.elsewhere(ctx, changed(all)) },
-			func() bool { return len(changed(all)) > 0 }, func(ctx context.Context, _ *report) error { return c.everySystem(ctx) }},
-		{"tests", tests, always, tests},
-		{"mutants", long("changed", "test/mutation", ""), always, long("all", "test/mutation", "")},
-		{"broken gates", long("changed", "test/day", gates), always, long("all", "test/day", gates)},
-		{"race detector", race(func() []string { return changed(raced) }), func() bool { return len(changed(raced)) > 0 }, race(func() []string { return raced })},
-		{"guests", guests, func() bool { return slices.ContainsFunc(guested, c.changedPackage) }, guests},
-		{"ordinary user", ordinary(func() []string { return changed(ours(ownable)) }), func() bool { return len(changed(ours(ownable))) > 0 }, ordinary(func() []string { return []string{"./..."} })},
+		{"other systems", func(ctx context.Context, _ *report) error { return c.elsewhere(ctx, p.changed(all)) }, some(all), c.everySystem},
+		{"tests", p.tests("changed"), always, p.tests("all")},
+		{"mutants", p.long("changed", "test/mutation"), always, p.long("all", "test/mutation")},
+		{"broken gates", p.long("changed", "test/day", "-run="+gates), always, p.long("all", "test/day", "-run="+gates)},
+		{"race detector", c.race(p.changed(raced)), some(raced), c.race(raced)},
+		{"guests", p.long("changed", "test/guest"), always, p.long("all", "test/guest")},
+		{"ordinary user", c.ordinary(p.changed(ownable)...), some(ownable), c.ordinary("./...")},
 		{name: "short", full: c.short},
 		{name: "fuzz and soak", full: c.fuzz},
+	}
+}
+
+// tree is the packages of the repository.
+type tree struct {
+	*checks
+	all []string // import paths; the one at the top comes first
+}
+
+// in are the packages in these directories, in their order.
+func (p tree) in(dirs []string) (pkgs []string) {
+	for _, d := range dirs {
+		for _, pkg := range p.all {
+			if p.dir(pkg) == d {
+				pkgs = append(pkgs, pkg)
+			}
+		}
+	}
+	return pkgs
+}
+
+// dir is where a package lies, below the top.
+func (p tree) dir(pkg string) string { return rel(p.all[0], pkg) }
+
+func (p tree) changed(pkgs []string) (some []string) {
+	for _, pkg := range pkgs {
+		if p.changedPackage(p.dir(pkg)) {
+			some = append(some, pkg)
+		}
+	}
+	return some
+}
+
+// raced are the packages that the race detector is for: programs and stories are other processes.
+func (p tree) raced() (pkgs []string) {
+	for _, pkg := range p.all {
+		top, _, _ := strings.Cut(p.dir(pkg), "/")
+		if !slices.Contains([]string{"cmd", "test", "examples", "packs"}, top) {
+			pkgs = append(pkgs, pkg)
+		}
+	}
+	return pkgs
+}
+
+// tests are those of all packages, but for those that have a part of their own.
+func (p tree) tests(which string) func(context.Context, *report) error {
+	purely, rest := p.in(pure), p.in(slowest)
+	for _, pkg := range p.all {
+		if !slices.Contains(slices.Concat(purely, rest), pkg) && !slices.Contains(alone, p.dir(pkg)) {
+			rest = append(rest, pkg)
+		}
+	}
+	return func(ctx context.Context, r *report) error {
+		flags := []string{"-vet=off", "-timeout=20m"} // form has vetted more than go test does
+		err := p.test(ctx, r, goTest{packages: purely, flags: flags, shows: corpora})
+		// Many tests wait, for time or for other processes: three packages at once keep two cores busy.
+		flags = append(flags, "-count=1", "-p=3", "-skip="+gates)
+		return errors.Join(err, p.test(ctx, r, goTest{packages: rest, flags: flags, env: []string{since.Env + "=" + which}}))
+	}
+}
+
+// long are the tests of one package that take long.
+func (p tree) long(which, dir string, flags ...string) func(context.Context, *report) error {
+	return func(ctx context.Context, r *report) error {
+		return p.test(ctx, r, goTest{packages: p.in([]string{dir}), flags: append([]string{"-count=1", "-timeout=30m"}, flags...),
+			shows: booted, env: []string{since.Env + "=" + which}})
+	}
+}
+
+func (c *checks) race(pkgs []string) func(context.Context, *report) error {
+	return func(ctx context.Context, r *report) error {
+		return c.test(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
 	}
 }
 
@@ -171,7 +190,7 @@ func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
 }
 
 // everySystem compiles everything for each system, and looks for what is wrong there.
-func (c *checks) everySystem(ctx context.Context) error {
+func (c *checks) everySystem(ctx context.Context, _ *report) error {
 	if err := c.do(ctx, on("linux/arm64"), "go", "vet", "./..."); err != nil {
 		return err
 	}
@@ -288,10 +307,8 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 }
 
 // ordinary runs tests as .ci/ordinary does: as a user without rights, in a clean home.
-func (c *checks) ordinary(ctx context.Context, r *report, pkgs []string) error {
-	if os.Geteuid() != 0 {
-		fmt.Fprintln(c.out, "already one")
-		return nil
+func (c *checks) ordinary(pkgs ...string) func(context.Context, *report) error {
+	return func(ctx context.Context, r *report) error {
+		return c.test(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})
 	}
-	return c.test(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})
 }

@@ -194,7 +194,7 @@ func leavesOut(dir string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if strings.Contains(string(data), "testing.Short()") {
+		if strings.Contains(string(data), "testing.Short()") || strings.Contains(string(data), "ktest.Long(") {
 			return true, nil
 		}
 	}

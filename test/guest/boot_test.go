@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"bailey/internal/ktest"
+	"bailey/test/since"
 )
 
 // kernelsEnv names a directory of kernels; without it they are where .ci/guest puts them.
@@ -45,6 +46,8 @@ const (
 // boot runs the tasks in a guest, each as a subtest.
 func boot(t *testing.T, m machine, tasks ...task) {
 	t.Helper()
+	since.RequireDue(t, "internal/jail", "internal/ktest", "test/guest")
+	t.Parallel() // a guest has one processor
 	kernel, arch := m.find(t)
 	job := Job{Mark: "guest-" + rand.Text(), Cgroup: cmp.Or(m.cgroup, "v2")}
 	img, limit := m.base(t, arch), bootTime

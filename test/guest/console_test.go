@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 const testMark = "mark"
@@ -72,6 +74,7 @@ func (f *flood) Read(b []byte) (int, error) {
 }
 
 func TestReadIsBounded(t *testing.T) {
+	ktest.Long(t)
 	for _, line := range []string{"x", "\n", "\x00\r\n"} {
 		_, noise, err := Read(&flood{line, 4 << 20}, testMark, 1)
 		if err != nil || len(noise) > 4*maxNoise {

@@ -29,6 +29,7 @@ import (
 // are killed. At the end the ledger verifies, each call has one intent and one outcome, what a client was
 // told is what its receipt says, the gateway has not grown and no process is left.
 func TestLoad(t *testing.T) {
+	ktest.Long(t)
 	length := 20 * time.Second
 	if s := os.Getenv("BAILEY_LOAD"); s != "" {
 		var err error

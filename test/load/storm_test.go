@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestStorm has 64 callers at once make as many calls as BAILEY_STORM says (500 unless said; 5000 by hand, with
 // go test -timeout above it) while tools, the cages' first processes and gateways are killed at random. Then
 // nothing is left on the host that was not there before, and each call has one receipt.
 func TestStorm(t *testing.T) {
+	ktest.Long(t)
 	const callers = 64
 	calls := 500
 	if s := os.Getenv("BAILEY_STORM"); s != "" {
@@ -64,7 +66,7 @@ func TestStorm(t *testing.T) {
 		s.command("gateway", "stop").Run() // its helpers were as many as the storm wanted
 		now = s.warmed()                   // by another, which sweeps
 		for end := time.Now().Add(20 * time.Second); now.more(before) && time.Now().Before(end); now = look(t, s) {
-			time.Sleep(200 * time.Millisecond) // a gateway sweeps when it starts, and once more when what was killed has died
+			time.Sleep(50 * time.Millisecond) // a gateway sweeps when it starts, and once more when what was killed has died
 		}
 		if !now.more(before) {
 			break
@@ -157,7 +159,7 @@ const ready = 8
 // quiet waits until the gateway has nothing below it but what it keeps ready.
 func (s *site) quiet() {
 	var n int
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		all := below(s.gateway())
 		n = len(slices.DeleteFunc(all, func(p process) bool { return named(p.pid) == "bailey-warm" }))
 		if n <= ready {

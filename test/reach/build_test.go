@@ -135,6 +135,7 @@ func (s *site) make(project string, lines ...string) ended {
 
 // TestAttackBuild: what a project has its build do stays in the project.
 func TestAttackBuild(t *testing.T) {
+	ktest.Long(t)
 	s := newSite(t, "make", "git", "python3")
 	home, _ := os.UserHomeDir()
 	secret := filepath.Join(s.root, "secret")
@@ -191,6 +192,7 @@ func TestAttackBuild(t *testing.T) {
 // TestAttackCache: what one project leaves in its HOME no other project finds, nor does anybody who reads what Bailey keeps; and
 // no link in it leads anywhere.
 func TestAttackCache(t *testing.T) {
+	ktest.Long(t)
 	s := newSite(t, "make")
 	p, q := s.project("p"), s.project("q")
 	r := s.make(p, "echo poison > $HOME/cache; ln -s "+s.root+" $HOME/away; rm -rf $HOME/.tmp; ln -s "+s.root+" $HOME/.tmp; chmod 0777 $HOME; echo made")
@@ -302,6 +304,7 @@ func TestSweep(t *testing.T) {
 
 // TestBuilds: a small project is built and tested by the tools that are here.
 func TestBuilds(t *testing.T) {
+	ktest.Long(t)
 	s := newSite(t)
 	for _, c := range []struct {
 		program string

@@ -71,6 +71,7 @@ func moduleZip(t *testing.T) []byte {
 
 // TestClients: programs that people use reach what is allowed and nothing else, whether they know of a proxy or not.
 func TestClients(t *testing.T) {
+	ktest.Long(t)
 	npm, missing := exec.LookPath("npm")
 	if missing == nil {
 		npm, missing = filepath.EvalSymlinks(npm)

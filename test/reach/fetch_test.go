@@ -25,6 +25,7 @@ import (
 
 // TestFetches: what downloads has the package from its registry, and runs nothing of it.
 func TestFetches(t *testing.T) {
+	ktest.Long(t)
 	t.Run("go", func(t *testing.T) {
 		s := newSite(t, "go")
 		archive := moduleZip(t)
@@ -188,6 +189,7 @@ func zipped(t *testing.T, files ...string) []byte {
 
 // TestClones: a repository is copied over https from the place that the call names, and from no other that the answer leads to.
 func TestClones(t *testing.T) {
+	ktest.Long(t)
 	s := newSite(t, "git")
 	w := yard(t, "git")
 	s.world.mu.Lock()

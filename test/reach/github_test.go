@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 const githubToken = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -167,6 +169,7 @@ func (h *hub) stayed(dir string, repositories ...string) {
 // TestGitHub: a repository is copied and a branch pushed with a token that neither git nor what it writes has, to the repository that
 // the call names, whatever the configuration here says.
 func TestGitHub(t *testing.T) {
+	ktest.Long(t)
 	h := newHub(t)
 	p := h.project("p")
 	if r := h.callAt("gh.clone", "into", p, map[string]any{"repo": "a/b", "name": "copy"}); r.exit.Code != 0 {
@@ -239,6 +242,7 @@ func TestGitHub(t *testing.T) {
 // TestFetchesBranch: a branch comes into a repository whose configuration is hostile. It names no other host and runs nothing, and
 // lies in refs/remotes alone.
 func TestFetchesBranch(t *testing.T) {
+	ktest.Long(t)
 	h := newHub(t)
 	y := yard(t, "git")
 	h.world.mu.Lock()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // outside runs a tool without any cage, to see that an attack is live.
@@ -35,6 +37,7 @@ func (s *service) saw(words string) bool {
 
 // TestKubeconfigRunsNothing: a program that a kubeconfig names for a token does not run, and no other server is reached.
 func TestKubeconfigRunsNothing(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	kubectl := installed(t, "kubectl")
 	s := w.answering(kubeAnswers, "kube.example.com", "evil.example.com")
@@ -68,6 +71,7 @@ func TestKubeconfigRunsNothing(t *testing.T) {
 
 // TestAwsCredentialsRunNothing: a program that a file of credentials names does not run.
 func TestAwsCredentialsRunNothing(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	aws := installed(t, "aws")
 	s := w.answering(map[string]string{}, "sts.eu-west-1.amazonaws.com")
@@ -93,6 +97,7 @@ credential_process = /usr/bin/printf '{"Version":1,"AccessKeyId":"AKIDRAN","Secr
 
 // TestTerraformRunsNoProvider: a provider in the workspace is a program, and validate wants to start it.
 func TestTerraformRunsNoProvider(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	terraform := installed(t, "terraform")
 	dir := t.TempDir()
@@ -156,6 +161,7 @@ func TestHelmReadsItsChart(t *testing.T) {
 
 // TestTerraformLooks: what needs no provider works on what is there.
 func TestTerraformLooks(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{

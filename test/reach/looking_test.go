@@ -221,6 +221,7 @@ var kubeAnswers = map[string]string{
 }
 
 func TestKubectlLooks(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	s := w.answering(kubeAnswers, "kube.example.com")
 	lent := map[string]string{"kubeconfig": w.kubeconfig("https://kube.example.com", "{token: the-bearer}")}
@@ -241,6 +242,7 @@ func TestKubectlLooks(t *testing.T) {
 }
 
 func TestGhLooks(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	s := w.answering(map[string]string{
 		"GET api.github.com/repos/o/r/branches":            `[{"name":"main"}]`,
@@ -274,6 +276,7 @@ func TestGhLooks(t *testing.T) {
 }
 
 func TestAwsLooks(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	s := w.answering(map[string]string{
 		"POST sts.eu-west-1.amazonaws.com/": `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::1:user/a</Arn><UserId>A</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`,
@@ -308,6 +311,7 @@ func TestAzLooks(t *testing.T) {
 }
 
 func TestGcloudLooks(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	s := w.answering(map[string]string{
 		"GET cloudresourcemanager.googleapis.com/v1/projects":                                              `{"projects":[{"projectId":"the-project","name":"p","projectNumber":"1"}]}`,
