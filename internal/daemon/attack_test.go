@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestAttackRequests sends each row as it stands: what is not exactly an allowed request is answered with a refusal, and the daemon
 // never hears of it.
 func TestAttackRequests(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t, nil, Limits{Events: 1000})
 	for _, a := range attacks(t) {
 		answer := w.say(a.Say + strings.Repeat(a.More, a.Times) + a.End)
@@ -83,7 +85,7 @@ func TestAttackLater(t *testing.T) {
 
 // TestAttackSlowly: who does not say what is wanted is hung up on, and keeps nobody out for good.
 func TestAttackSlowly(t *testing.T) {
-	w := newWorld(t, nil, Limits{Open: 2, Head: 50 * time.Millisecond})
+	w := newWorld(t, nil, Limits{Open: 2, Head: 100 * time.Millisecond, Linger: 50 * time.Millisecond})
 	for range 5 {
 		c := w.dial()
 		defer c.Close()

@@ -36,11 +36,13 @@ type Limits struct {
 	Events int           // reported of refusals, and as many of the rest; what is more is counted: 128
 	Head   time.Duration // to say what is wanted: 10 s
 	Idle   time.Duration // without a byte of the answer, either side: 1 min
+	Linger time.Duration // for who was refused to read why, and hang up: 1 s
 }
 
 func (l Limits) filled() Limits {
 	l.Open, l.Total, l.Events = or(l.Open, 16), or(l.Total, 1000), or(l.Events, 128)
 	l.Bytes, l.Head, l.Idle = or(l.Bytes, 64<<20), or(l.Head, 10*time.Second), or(l.Idle, time.Minute)
+	l.Linger = or(l.Linger, time.Second)
 	return l
 }
 

@@ -188,7 +188,7 @@ func (x *exchange) answer(status int, why string) {
 	body, _ := json.Marshal(map[string]any{"message": why, "cause": "bailey", "response": status, "type": "error", "error": why, "error_code": status})
 	fmt.Fprintf(x.client, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(body), body)
 	if half, ok := x.client.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		x.client.SetReadDeadline(time.Now().Add(time.Second))
+		x.client.SetReadDeadline(time.Now().Add(x.limits.Linger))
 		io.CopyN(io.Discard, x.client.Conn, 1<<20)
 	}
 }

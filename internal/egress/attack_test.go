@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // Each test here is one known way around an allowlist.
@@ -186,7 +188,8 @@ func TestAttackFrontingBySNI(t *testing.T) {
 			go func() { b, _ := io.ReadAll(c); heard <- b; c.Close() }()
 		}
 	}()
-	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 3 * time.Second}})
+	y := w.start(Config{Allow: allow("api.example.com:443")})
+	hasty := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 100 * time.Millisecond}})
 	good := clientHello(t, "api.example.com")
 	t.Run("all", func(t *testing.T) {
 		for name, one := range map[string]struct {
@@ -209,15 +212,20 @@ func TestAttackFrontingBySNI(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				c := y.tunnel("api.example.com:443")
-				c.Write(one.says)
-				if !strings.Contains(one.want, "in time") {
+				var c net.Conn
+				if strings.Contains(one.want, "in time") {
+					c = hasty.tunnelInTime("api.example.com:443")
+					c.Write(one.says)
+				} else {
+					c = y.tunnel("api.example.com:443")
+					c.Write(one.says)
 					c.(*net.TCPConn).CloseWrite()
 				}
 				if !hangsUp(c) {
 					t.Error("the connection stays open")
 				}
 				w.await(KindRefused, one.want)
+				c.Close() // the proxy lets its last words be read, and the host hears the end after that
 				if got := <-heard; len(got) > 0 {
 					t.Errorf("the host heard %q", got)
 				}
@@ -353,17 +361,15 @@ func TestAttackRedirect(t *testing.T) {
 	}
 }
 
-// TestAttackSlowly: heads that are endless, or never end, end by themselves (slowloris).
+// TestAttackSlowly: heads that never end, and those that grow by a line at a time, end by themselves (slowloris).
 func TestAttackSlowly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 300 * time.Millisecond}})
+	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Request: 100 * time.Millisecond}})
+	open := map[string]net.Conn{}
 	for _, begin := range []string{"", "CONNECT", "CONNECT api.example.com:443 HTTP/1.1\r\nX: ", "\x05", "\x05\x05\x00", "\x05\x01\x00\x05\x01\x00\x03\xff"} {
-		c := y.raw()
-		io.WriteString(c, begin)
-		if !hangsUp(c) {
-			t.Errorf("%q: the connection stays open", begin)
-		}
+		open[begin] = y.raw()
+		io.WriteString(open[begin], begin)
 	}
 	c := y.raw()
 	go func() {
@@ -375,8 +381,20 @@ func TestAttackSlowly(t *testing.T) {
 		}
 	}()
 	if !hangsUp(c) {
-		t.Error("a header at a time holds a connection")
+		t.Fatal("a header at a time holds a connection")
 	}
+	for begin, c := range open {
+		if !hangsUp(c) {
+			t.Fatalf("%q: the connection stays open", begin)
+		}
+	}
+}
+
+// TestAttackLongHead: a head that is too long ends by its length, long before its time is up.
+func TestAttackLongHead(t *testing.T) {
+	ktest.Long(t) // half a second in which net/http lets its answer be read
+	t.Parallel()
+	y := newWorld(t).start(Config{Allow: allow("api.example.com:443")})
 	got := y.say("CONNECT api.example.com:443 HTTP/1.1\r\nX: " + strings.Repeat("y", 4*maxHead) + "\r\n\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 431") && got != "" {
 		t.Errorf("a head of %d bytes: %q", 4*maxHead, got)

@@ -38,7 +38,7 @@ func TestCurl(t *testing.T) {
 	w.host("shut.example.com", public2, 443, echo)
 	y := w.start(Config{Allow: allow("api.example.com:443", "shut.example.com:443"), Inject: []Injection{secretOf("api.example.com:443")}})
 	curl := func(args ...string) (string, error) {
-		return y.run("curl", append([]string{"-sS", "--max-time", "20", "--cacert", y.trusted()}, args...)...)
+		return y.run("curl", append([]string{"-sS", "--max-time", "60", "--cacert", y.trusted()}, args...)...)
 	}
 	for _, proxy := range []string{"http://" + y.addr, "socks5h://" + y.addr} {
 		if out, err := curl("-x", proxy, "https://shut.example.com/a"); err != nil || !strings.Contains(out, "shut.example.com /a") {

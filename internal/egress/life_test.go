@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // quiet is a server that accepts, and answers nothing. It tells when a connection ends.
@@ -66,13 +69,16 @@ func TestAttackLeftOver(t *testing.T) {
 		t.Error("an answer that was cut off looks whole")
 	}
 	<-over
-	if _, err := net.Dial("tcp", y.addr); err == nil {
+	if _, err := net.Dial("unix", y.unix); err == nil {
 		t.Error("somebody still listens")
+	}
+	if err := y.tcp.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) { // to dial it could lead to whoever has the port by now
+		t.Errorf("the proxy still listens: %v", err)
 	}
 	if y.open.Load() != 0 {
 		t.Errorf("%d connections count as open", y.open.Load())
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+6; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before+6; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
@@ -83,25 +89,29 @@ func TestAttackLeftOver(t *testing.T) {
 // TestAttackIdle: a connection that says nothing ends, and one that trickles does not.
 func TestAttackIdle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.names["plain.example.com"] = [][]string{{public}}
-	over := w.quiet(public + ":22")
-	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: 4 * time.Second}})
-	c := y.tunnel("plain.example.com:22")
-	for range 30 {
-		if _, err := io.WriteString(c, "x"); err != nil {
-			t.Fatalf("a connection that trickles was ended: %v", err)
+	inTime(t, func(idle time.Duration) error {
+		w := newWorld(t)
+		w.names["plain.example.com"] = [][]string{{public}}
+		over := w.quiet(public + ":22")
+		y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: idle}})
+		defer y.stop()
+		c := y.tunnel("plain.example.com:22")
+		for i := range 30 { // half as long again as it may be idle
+			if _, err := io.WriteString(c, "x"); err != nil {
+				return fmt.Errorf("a connection that trickles was ended after %d bytes: %w", i, err)
+			}
+			time.Sleep(idle / 20)
 		}
-		time.Sleep(150 * time.Millisecond)
-	}
-	if !hangsUp(c) {
-		t.Error("an idle connection stays")
-	}
-	<-over
-	y.stop()
-	if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 30 {
-		t.Errorf("events %+v", e)
-	}
+		if !hangsUp(c) {
+			t.Fatal("an idle connection stays")
+		}
+		<-over
+		y.stop()
+		if e := w.seen(KindClosed); len(e) != 1 || e[0].Up != 30 {
+			return fmt.Errorf("events %+v", e)
+		}
+		return nil
+	})
 }
 
 // TestLife: a connection has an end, whatever passes.
@@ -110,9 +120,10 @@ func TestLife(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	w.quiet(public + ":22")
-	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Life: 2 * time.Second}})
+	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Life: 100 * time.Millisecond}})
 	c := y.tunnel("plain.example.com:22")
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	c.SetDeadline(time.Time{}) // the end is to be the proxy's
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := io.WriteString(c, "x"); err != nil {
 			return
 		}
@@ -185,7 +196,7 @@ func TestBudgetConnections(t *testing.T) {
 	}
 	one.Close()
 	two.Close()
-	for end := time.Now().Add(10 * time.Second); y.open.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); y.open.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
 	y.tunnel("plain.example.com:22").Close()
 	if got := y.say(ask); !strings.Contains(got, "503") || !strings.Contains(got, "the 4 connections it may") {
@@ -217,6 +228,7 @@ func TestEventsAreBounded(t *testing.T) {
 
 // TestThousand connections at once, each with TLS end to end.
 func TestThousand(t *testing.T) {
+	ktest.Long(t)
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
 	ln := w.listen(public + ":22")
@@ -332,31 +344,36 @@ func TestUnreachable(t *testing.T) {
 
 // TestLongUpload: what is being sent for longer than the idle time, and answered only then, is not idle.
 func TestLongUpload(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
-		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprint(rw, n, err)
-	})
 	for _, inspect := range []bool{false, true} {
-		y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}, Limits: Limits{Idle: 4 * time.Second}})
-		r, out := io.Pipe()
-		go func() {
-			for range 30 {
-				time.Sleep(150 * time.Millisecond)
-				io.WriteString(out, "x")
-			}
-			out.Close()
-		}()
-		res, err := y.client().Post("https://api.example.com/", "text/plain", r)
-		if err != nil {
-			t.Errorf("inspected %v: %v", inspect, err)
-			continue
-		}
-		b, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if string(b) != "30 <nil>" {
-			t.Errorf("inspected %v: %q", inspect, b)
-		}
+		t.Run(fmt.Sprintf("inspected %v", inspect), func(t *testing.T) {
+			t.Parallel()
+			inTime(t, func(idle time.Duration) error {
+				w := newWorld(t)
+				w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
+					n, err := io.Copy(io.Discard, r.Body)
+					fmt.Fprint(rw, n, err)
+				})
+				y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: inspect}}, Limits: Limits{Idle: idle}})
+				defer y.stop()
+				r, out := io.Pipe()
+				go func() {
+					for range 30 { // half as long again as it may be idle
+						time.Sleep(idle / 20)
+						io.WriteString(out, "x")
+					}
+					out.Close()
+				}()
+				res, err := y.client().Post("https://api.example.com/", "text/plain", r)
+				if err != nil {
+					return err
+				}
+				defer res.Body.Close()
+				b, err := io.ReadAll(res.Body)
+				if err == nil && string(b) != "30 <nil>" {
+					err = fmt.Errorf("the host says %q", b)
+				}
+				return err
+			})
+		})
 	}
 }

@@ -222,7 +222,7 @@ func TestAttackFrontingByHost(t *testing.T) {
 	y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: true}}})
 	inside := func(words string) string {
 		c := tls.Client(y.tunnel("api.example.com:443"), &tls.Config{ServerName: "api.example.com", RootCAs: pemPool(y.Root())})
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		if err := c.Handshake(); err != nil {
 			t.Fatal(err)
 		}

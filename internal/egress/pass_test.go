@@ -1,10 +1,12 @@
 package egress
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPasses is what an allowlist is for: names reached by each way in, and by the name alone.
@@ -69,7 +71,7 @@ func TestForward(t *testing.T) {
 		if err := y.Forward(t.Context(), ln, target); err == nil {
 			t.Errorf("%s is forwarded to", target)
 		}
-		if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		if err := ln.(*net.TCPListener).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) { // to dial it could lead to whoever has the port by now
 			t.Errorf("the listener for %s was left open", target)
 		}
 	}

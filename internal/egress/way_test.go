@@ -121,7 +121,7 @@ func TestWay(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := c.Read(b); !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a connection is open past the cage: %v", err)
 	}

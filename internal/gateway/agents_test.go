@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 )
 
@@ -237,6 +238,7 @@ func TestTokensRefuse(t *testing.T) {
 
 // TestTenThousandTokens: adds and revocations without end leave a book of one size, and as many as may count.
 func TestTenThousandTokens(t *testing.T) {
+	ktest.Long(t)
 	b, a, c := newAgentBook()
 	for range 10_000 {
 		c.after(time.Second)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 
 	"bailey"
@@ -209,6 +210,7 @@ func TestSessionsBegin(t *testing.T) {
 // TestLastLeavesWhileAnotherComes: a connection that came before the last one's end was told has a session that goes on, or one that
 // began anew; never one that is over.
 func TestLastLeavesWhileAnotherComes(t *testing.T) {
+	ktest.Long(t)
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.Issue(t.Context(), localAgent())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // opened is a path input after the check.
@@ -110,6 +111,7 @@ func TestFreezeCopiesTheDescriptor(t *testing.T) {
 }
 
 func TestFreezeRefuses(t *testing.T) {
+	ktest.Long(t)
 	sparse := fileOf(t, "")
 	if err := os.Truncate(sparse, 1<<40); err != nil {
 		t.Fatal(err)
@@ -174,6 +176,7 @@ func pipe(t testing.TB) string {
 // TestFreezeWhileItIsWritten: a copy of a file that somebody writes meanwhile is refused, or is of one state; it is
 // hashed as it is in any case.
 func TestFreezeWhileItIsWritten(t *testing.T) {
+	ktest.Long(t)
 	path := fileOf(t, strings.Repeat("a", 1<<20))
 	stop, done := make(chan struct{}), sync.WaitGroup{}
 	done.Go(func() {

@@ -68,6 +68,11 @@ type Config struct {
 	Idle time.Duration
 	// Watch is how often it looks whether its home is still its own. Zero: two seconds.
 	Watch time.Duration
+	// QueryPatience is how long a connection may stay without its query. Zero: ten seconds.
+	QueryPatience time.Duration
+	// ReadPatience is how long a client may leave a piece of a call's output unread before the call is ended: what it does not take
+	// would keep the call open beyond its time. Zero: ten seconds.
+	ReadPatience time.Duration
 }
 
 // Verb answers one query with what becomes JSON.
@@ -98,6 +103,12 @@ func Listen(c Config) (*Gateway, error) {
 	}
 	if g.Watch == 0 {
 		g.Watch = 2 * time.Second
+	}
+	if g.QueryPatience == 0 {
+		g.QueryPatience = queryPatience
+	}
+	if g.ReadPatience == 0 {
+		g.ReadPatience = 10 * time.Second
 	}
 	g.person = "uid:" + strconv.Itoa(os.Geteuid())
 	if u, err := user.Current(); err == nil {

@@ -82,7 +82,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	defer inner.Close()
 	defer context.AfterFunc(ctx, func() { inner.Close() })()
-	q, err := readQuery(inner)
+	q, err := readQuery(inner, queryPatience)
 	if err == nil {
 		q, err = n.admit(q)
 	}

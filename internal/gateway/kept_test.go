@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/redact"
 )
 
@@ -72,6 +73,7 @@ func TestKeptForEightHours(t *testing.T) {
 
 // TestKeptIsBounded: in number and in bytes; what was not used for longest goes first, and the newest never.
 func TestKeptIsBounded(t *testing.T) {
+	ktest.Long(t)
 	k, now := keptAt()
 	var ids []bailey.SessionID
 	for range maxKept {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/peer"
 	"bailey/internal/wire"
 )
@@ -258,22 +259,26 @@ func TestHostileStreams(t *testing.T) {
 
 // TestHangUpFreesTheStream: a client that goes away, reading or not, leaves no connection and no map.
 func TestHangUpFreesTheStream(t *testing.T) {
+	const idle = 50 * time.Millisecond
 	kept := NewKept(NewRedaction())
-	_, c, done := start(t, func(c *Config) { c.Kept, c.Idle, c.Watch = kept, time.Second, 5*time.Millisecond })
+	var release func()
+	_, c, done := start(t, func(c *Config) {
+		c.Kept, c.Idle, c.Watch = kept, idle, time.Millisecond
+		release = busy(c)
+	})
 	read := rawRedaction(t, c, rawHide)
 	stalled := rawRedaction(t, c, rawHide)
 	read.WriteFrame(wire.FrameInput, []byte("from 10.1.2.3 and on\n"))
 	read.ReadFrame()
-	stalled.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // long before, both directions are full
-	for {
-		if err := stalled.WriteFrame(wire.FrameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000)); err != nil {
-			break
-		}
+	for err := error(nil); err == nil; { // until both directions are full
+		stalled.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		err = stalled.WriteFrame(wire.FrameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000))
 	}
+	release()
 	select {
 	case err := <-done:
 		t.Fatalf("ended under its streams: %v", err)
-	case <-time.After(2 * time.Second):
+	case <-time.After(4 * idle):
 	}
 	read.Close()
 	stalled.Close()
@@ -304,6 +309,7 @@ func (l *logText) Read(b []byte) (int, error) {
 
 // TestLongStream: 100 MB go through and the heap of both sides together stays flat.
 func TestLongStream(t *testing.T) {
+	ktest.Long(t)
 	_, c, _ := redacting(t, nil)
 	size, got := 100<<20, int64(0)
 	var before, now runtime.MemStats
@@ -432,33 +438,27 @@ func (brokenOutput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestSlowReader: a pager that somebody reads is waited for, longer than the output of a call would be, and loses nothing.
 func TestSlowReader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits longer than readPatience: runs without -short")
-	}
 	t.Parallel()
-	_, c, _ := redacting(t, nil)
-	const size = 8 << 20
+	const size, lines = 4 << 20, (4<<20 + len(logLine) - 1) / len(logLine) // more than sockets hold
+	const patience = 50 * time.Millisecond
+	_, c, _ := start(t, func(c *Config) { c.Kept, c.ReadPatience = NewKept(c.Redaction), patience })
 	got, waited := 0, false
-	r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Report}, "", &logText{size}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := writerFunc(func(b []byte) {
 		if got += len(b); !waited {
 			waited = true
-			time.Sleep(readPatience + time.Second)
+			time.Sleep(5 * patience)
 		}
 	})
-	r2, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
-	if err != nil || r2.Hidden != r.Hidden || got < size {
-		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r2.Hidden, r.Hidden, got)
+	r, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
+	if err != nil || r.Hidden != 2*lines || got < size {
+		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r.Hidden, 2*lines, got)
 	}
 }
 
 // TestStreamsAreCounted: apart from calls and sessions. Stalled ones take the places of other streams alone, one more is
 // told so, and who ends gives its place back.
 func TestStreamsAreCounted(t *testing.T) {
-	_, c, _ := redacting(t, nil)
+	_, c, _ := start(t, func(c *Config) { c.Kept, c.QueryPatience = NewKept(c.Redaction), 10*time.Minute }) // they stay, however slow the machine is
 	var streams []*peer.Conn
 	for range maxStreams {
 		streams = append(streams, rawRedaction(t, c, rawHide))

@@ -22,7 +22,7 @@ import (
 // ShimDoor is what receipts call the door of a tool's own name.
 const ShimDoor = "shim"
 
-// queryPatience bounds how long a connection may stay without its query.
+// queryPatience is how long a connection may stay without its query, unless a gateway says otherwise.
 const queryPatience = 10 * time.Second
 
 // Decoded values take many times the bytes they stand in: the count bounds what one query costs, as the mcp door does for its lines.
@@ -43,7 +43,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
-	q, err := readQuery(conn)
+	q, err := readQuery(conn, g.QueryPatience)
 	if err != nil {
 		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		return
@@ -170,8 +170,8 @@ func respond(conn *peer.Conn, answer any) {
 	}
 }
 
-func readQuery(conn *peer.Conn) (q wire.Query, err error) {
-	conn.SetReadDeadline(time.Now().Add(queryPatience))
+func readQuery(conn *peer.Conn, patience time.Duration) (q wire.Query, err error) {
+	conn.SetReadDeadline(time.Now().Add(patience))
 	kind, b, err := conn.ReadFrameWithin(wire.MaxQuery)
 	if err != nil {
 		return q, err
@@ -222,7 +222,7 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 		call.Asked = notify(conn)
 	}
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frames{conn, wire.FrameStdout, cancel}, frames{conn, wire.FrameStderr, cancel}
+		call.Stdout, call.Stderr = frames{conn, wire.FrameStdout, g.ReadPatience, cancel}, frames{conn, wire.FrameStderr, g.ReadPatience, cancel}
 	}
 	if call.Whole = shim; shim && call.Door == "cli" {
 		call.Door = ShimDoor
@@ -380,21 +380,18 @@ func (g *Gateway) endSession(id bailey.SessionID) {
 	}
 }
 
-// readPatience bounds how long a client may leave output unread before its call is ended: what it does
-// not take would keep the call open beyond its time.
-const readPatience = 10 * time.Second
-
 const unread = ending("the caller did not take the output")
 
 // frames writes output as frames of one kind.
 type frames struct {
-	conn   *peer.Conn
-	kind   byte
-	cancel context.CancelCauseFunc
+	conn     *peer.Conn
+	kind     byte
+	patience time.Duration // for each to be read
+	cancel   context.CancelCauseFunc
 }
 
 func (f frames) Write(b []byte) (int, error) {
-	f.conn.SetWriteDeadline(time.Now().Add(readPatience))
+	f.conn.SetWriteDeadline(time.Now().Add(f.patience))
 	if err := f.conn.WriteFrame(f.kind, b); err != nil {
 		f.cancel(unread)
 		return 0, err

@@ -41,6 +41,7 @@ func (y *yard) both(t *testing.T, h hook.Hook, e hook.Event, reason string) {
 
 // TestAbuse: whatever a hook does instead of answering, onFailure decides, in words that say what it did.
 func TestAbuse(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	for name, c := range map[string]struct{ text, reason string }{
 		"hangs":                   {"sleep 600", "its time was up"},
@@ -113,6 +114,7 @@ func TestFrameIsNotRead(t *testing.T) {
 
 // TestFrameIsTooLong: what has no frame is asked of nobody.
 func TestFrameIsTooLong(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	mark := filepath.Join(y.home, "state", "ran")
 	h := y.shell(t, "echo > "+mark)
@@ -143,6 +145,7 @@ func TestNoProgram(t *testing.T) {
 
 // TestReplacedWhileRunning: what was begun goes on as it was, and the next event gets what lies there then.
 func TestReplacedWhileRunning(t *testing.T) {
+	ktest.Long(t)
 	for name, replace := range map[string]func(path, text string) error{
 		"renamed over": func(path, text string) error {
 			if err := os.WriteFile(path+".new", []byte(text), 0o755); err != nil {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,8 +138,12 @@ func TestGivenButNotShown(t *testing.T) {
 	y := newYard(t)
 	script := y.script(t, "check", "#!/bin/sh\nexit 0\n")
 	h := hook.Hook{Event: hook.OnPreToolUse, Argv: []string{"sh", script, "/etc/ssl/certs", "no path"}, Timeout: hook.DefaultTimeout}
+	_, plain := y.try(t, y.shell(t, ""))
+	news := func(a Asked) []Warning { // without what this host's cages lack: an ordinary user may have no control group
+		return slices.DeleteFunc(slices.Clone(a.Warning), func(w Warning) bool { return slices.Contains(plain.Warning, w) })
+	}
 	o, a := y.try(t, h)
-	if w := of("hook.sandbox", a.Warning); o.Effect != hook.Blocked || len(w) != 1 || !strings.Contains(w[0].Text, script) || !strings.Contains(w[0].Hint, "filesystem.read") {
+	if w := of("hook.sandbox", news(a)); o.Effect != hook.Blocked || len(w) != 1 || !strings.Contains(w[0].Text, script) || !strings.Contains(w[0].Hint, "filesystem.read") {
 		t.Errorf("%+v %+v", o, a)
 	}
 	for _, shows := range []func(*hook.Hook){
@@ -148,7 +153,7 @@ func TestGivenButNotShown(t *testing.T) {
 	} {
 		h := h
 		shows(&h)
-		if o, a := y.try(t, h); o.Effect != hook.Kept || len(a.Warning) != 0 {
+		if o, a := y.try(t, h); o.Effect != hook.Kept || len(news(a)) != 0 {
 			t.Errorf("%q %q: %+v", h.Argv, h.Read, a)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/jail"
+	"bailey/internal/ktest"
 )
 
 // runs has the runner without a cage start a line of shell.
@@ -55,6 +56,7 @@ func TestBareInheritsNothing(t *testing.T) {
 
 // TestBareEndsWhole: what stays in the program's session ends with it, and nobody waits for what it has open.
 func TestBareEndsWhole(t *testing.T) {
+	ktest.Long(t)
 	word := "bare-" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
 	exit, out, _, err := runs(t, t.Context(), `sh -c 'sleep 600; :' $0 & echo out`, time.Minute, word)
 	if exit.Code != 0 || err != nil || out != "out\n" {

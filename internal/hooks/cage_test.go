@@ -189,6 +189,7 @@ func TestInterpreters(t *testing.T) {
 
 // TestTime: a hook that hangs is asked to end, and ended. With time enough it goes on until whoever asked is gone.
 func TestTime(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	state := filepath.Join(y.home, "state")
 	word := "hangs-" + filepath.Base(y.home)
@@ -229,6 +230,7 @@ func TestTime(t *testing.T) {
 
 // TestBufferIsCapped: the same stream, taken without the cap, is as long as the hook likes.
 func TestBufferIsCapped(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	const size = 100 << 20
 	h := y.shell(t, fmt.Sprintf("head -c %d /dev/zero; head -c %[1]d /dev/zero >&2", size))
@@ -339,6 +341,7 @@ func TestRefusalsAreTold(t *testing.T) {
 
 // TestNothingIsLeft: what a hook leaves running ends with it. Without the cage what begins another session does not.
 func TestNothingIsLeft(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "setsid")
 	y := newYard(t)
 	word := "stays-" + filepath.Base(y.home)

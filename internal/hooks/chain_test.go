@@ -24,6 +24,7 @@ func (y *yard) adds(t *testing.T, letter string) hook.Hook {
 
 // TestChain: left to right, each about what the one before it left, to the first that blocks.
 func TestChain(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	a, b := y.adds(t, "a"), y.adds(t, "b")
 	fails, blocks := y.shell(t, "exit 9"), a
@@ -68,6 +69,7 @@ func TestChain(t *testing.T) {
 
 // TestAskedAtOnce: events of many sessions do not meet.
 func TestAskedAtOnce(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	y.hooks = []hook.Hook{y.adds(t, "a"), y.adds(t, "b")}
 	var all sync.WaitGroup
@@ -101,6 +103,7 @@ func TestGoneBefore(t *testing.T) {
 
 // TestToldOnce: a warning is told once in a session for each hook, until it is forgotten.
 func TestToldOnce(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	h := y.shell(t, "head -c 2000000 /dev/zero >&2; exit 0")
 	h.Unsandboxed = true
@@ -146,6 +149,7 @@ func TestToldIsBounded(t *testing.T) {
 
 // TestChainLeavesNothingOpen: what was made ready for a hook that is not asked is given back.
 func TestChainLeavesNothingOpen(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	h := y.shell(t, "exit 2")
 	h.Write = []string{y.home + "/state"}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // backwards keeps what it is shown, and has enough after so many segments.
@@ -68,6 +69,7 @@ func TestBackward(t *testing.T) {
 
 // What is read backwards is verified; what is not read is not.
 func TestBackwardDamage(t *testing.T) {
+	ktest.Long(t)
 	flip := func(b []byte) []byte { return bytes.Replace(b, []byte("system.echo"), []byte("system.exec"), 1) }
 	cut := func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] }
 	torn := func(b []byte) []byte { return b[:len(b)-10] }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // Cases that docs/threat-model.md counts: each says in its first line what is attacked and what must happen.
@@ -75,6 +76,7 @@ func TestTornThenAppended(t *testing.T) {
 
 // Case 4: the tail is filled with zeros; opening keeps them aside, cuts them, records that, and loses no entry.
 func TestZeroFilledTail(t *testing.T) {
+	ktest.Long(t)
 	for _, zeros := range []int{1, 4096, 65536, 1 << 20} {
 		dir := place(t)
 		l := open(t, Config{Dir: dir})

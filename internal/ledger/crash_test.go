@@ -21,6 +21,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 
 	"golang.org/x/sys/unix"
 )
@@ -202,6 +203,7 @@ func recovered(t *testing.T, dir string, intents, outcomes []string) {
 }
 
 func TestKilledAnytime(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	durable := 0
 	for range 10 {
@@ -223,6 +225,7 @@ func TestKilledBetweenWriteAndSync(t *testing.T) {
 
 // Case 2: the process is killed inside a write; the torn line is cut, kept and recorded, and no answered entry is lost.
 func TestKilledInsideWrite(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	intents, outcomes := killed(t, "mid-write", dir, 0)
 	if r, err := Verify(dir); err != nil || r.OK || r.FirstBad.Reason != audit.Torn {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // foreignEnv makes TestForeignWriter run a statement on the file that it names.
@@ -94,6 +96,7 @@ func TestIndexIsHeld(t *testing.T) {
 // What is written around the locks is noticed before the next answer: it is right, and the operator reads why the file was
 // made anew.
 func TestIndexWrittenWhileInUse(t *testing.T) {
+	ktest.Long(t)
 	for name, harm := range harms() {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, Config{Dir: place(t)})
@@ -114,6 +117,7 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 
 // What somebody else wrote is never sealed, nor answered from after the next start.
 func TestForeignIndexIsNotSealed(t *testing.T) {
+	ktest.Long(t)
 	for name, harm := range harms() {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, Config{Dir: place(t)})

@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // indexed opens an index beside the ledger in dir and closes it when the test ends. What it says goes to said.
@@ -125,6 +126,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 // What the index says is what the ledger says, for every filter, also while it grows and over segments, and after
 // a start.
 func TestIndexAnswersLikeTheScan(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	c := Config{Dir: dir, Segment: 16 << 10}
 	l := open(t, c)
@@ -147,6 +149,7 @@ func TestIndexAnswersLikeTheScan(t *testing.T) {
 
 // Whatever becomes of the file, the answer is right, the file is whole again, and the operator reads why.
 func TestIndexIsMadeAnew(t *testing.T) {
+	ktest.Long(t)
 	other := func(t *testing.T, x *Index) { // an index of another ledger
 		l := open(t, Config{Dir: place(t)})
 		varied(t, l, 120, 3)
@@ -235,6 +238,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 
 // Bytes that change, in a closed index and in one that is in use: no answer lacks anything.
 func TestIndexCorruptAtRandom(t *testing.T) {
+	ktest.Long(t)
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 150, 5)
 	var log said
@@ -271,6 +275,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 
 // A ledger that is older than its index: restored from a copy, or a tail that the disk lost after it was indexed.
 func TestIndexAhead(t *testing.T) {
+	ktest.Long(t)
 	for name, cut := range map[string]func(older, all []byte) []byte{
 		"restored":        func(older, all []byte) []byte { return older },
 		"torn":            func(older, all []byte) []byte { return all[:len(older)+100] },
@@ -375,6 +380,7 @@ func TestIndexTogether(t *testing.T) {
 
 // An index that finds no space fails no call and no question.
 func TestIndexWithoutSpace(t *testing.T) {
+	ktest.Long(t)
 	for name, set := range map[string]func(x *Index){
 		"full":         func(x *Index) { x.pages = 8 },
 		"no directory": func(x *Index) { x.path = filepath.Join(filepath.Dir(x.path), "none", "index.db") },
@@ -462,6 +468,7 @@ func TestScansAreOneAtATime(t *testing.T) {
 
 // A first feeding that is broken off goes on where it was, over batches that part an intent from its outcome.
 func TestIndexIsFedInParts(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	ids := grow(t, dir, 10_000)
 	l := open(t, Config{Dir: dir})
@@ -527,6 +534,7 @@ func TestUnknownStatus(t *testing.T) {
 
 // A page is bounded in bytes, and who asks on gets everything.
 func TestPagesAreBounded(t *testing.T) {
+	ktest.Long(t)
 	l := open(t, Config{Dir: place(t)})
 	x := indexed(t, l, &said{})
 	const n = 150

@@ -20,6 +20,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -382,6 +383,7 @@ func TestClockJumps(t *testing.T) {
 }
 
 func TestOutcomeIsCutToFit(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	code := 7

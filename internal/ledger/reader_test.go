@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // readAll is what Each gives, and the head that it names.
@@ -47,6 +48,7 @@ func everyPage(t *testing.T, l *Log, f Filter) (list []Record) {
 
 // A reader gives what the log gives, with every filter and over segments, and leaves the directory as it was.
 func TestReaderReadsWhatTheLogHolds(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: 16 << 10})
 	varied(t, l, 150, 3)
@@ -78,6 +80,7 @@ func TestReaderReadsWhatTheLogHolds(t *testing.T) {
 
 // An outcome that comes long after its intent is found in its place, and what waits in memory is bounded.
 func TestReaderFindsLateOutcomes(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: 3 << 20})
 	slow, never := intent(), intent()
@@ -108,6 +111,7 @@ func TestReaderFindsLateOutcomes(t *testing.T) {
 
 // What is not whole, not in order or not a ledger is no export, and nothing is begun.
 func TestReaderRefuses(t *testing.T) {
+	ktest.Long(t)
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, dir string)
 		want error
@@ -196,6 +200,7 @@ func TestReaderLeavesOutATornTail(t *testing.T) {
 
 // Who asks no longer is not read for.
 func TestReaderEnds(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	varied(t, l, 300, 3)

@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 func TestTornTails(t *testing.T) {
@@ -71,6 +72,7 @@ func TestDamage(t *testing.T) {
 
 // What an earlier gateway left open is closed once, however long ago it was.
 func TestOldIntents(t *testing.T) {
+	ktest.Long(t)
 	dir := place(t)
 	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	l := open(t, Config{Dir: dir, Now: func() time.Time { return past }})

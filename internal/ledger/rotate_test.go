@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 
 	"golang.org/x/sys/unix"
 )
@@ -237,6 +238,7 @@ func TestRotationUnderLoad(t *testing.T) {
 
 // Case 23: a segment is missing, comes twice, stands in another's place or is another ledger's; opening refuses it by name.
 func TestForeignSegments(t *testing.T) {
+	ktest.Long(t)
 	foreign := place(t)
 	other := rotated(t, foreign, 20)
 	for name, c := range map[string]struct {

@@ -64,6 +64,7 @@ func elsewhere(t *testing.T, role, dir string) string {
 // An index on a disk that is really full: calls go on, questions are answered from the ledger, and once there is space
 // from the index again.
 func TestFullIndex(t *testing.T) {
+	ktest.Long(t)
 	home := t.TempDir()
 	do(t, os.MkdirAll(filepath.Join(home, "index"), 0o700))
 	if out := elsewhere(t, "full-index", home); strings.Count(out, "read through instead") != 3 || !strings.Contains(out, "no space") {

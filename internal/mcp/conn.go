@@ -14,8 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// grace is how long open requests may take after the peer has sent its last byte.
-const grace = 2 * time.Second
+// DefaultGrace is how long open requests may take after the peer has sent its last byte.
+const DefaultGrace = 2 * time.Second
 
 // conn is one connection: a JSON message a line, each checked before the SDK sees it. The SDK's own
 // stream transport ends the connection at the first bad line; this one answers it.
@@ -26,7 +26,8 @@ type conn struct {
 
 	batches atomic.Bool // the negotiated revision has batches
 
-	hide func(string) string // see Config.Hide
+	hide  func(string) string // see Config.Hide
+	grace time.Duration       // see Config.Grace
 
 	closing sync.Once
 	closed  chan struct{}
@@ -36,8 +37,8 @@ type conn struct {
 	open    table
 }
 
-func newConn(rw io.ReadWriteCloser, hide func(string) string) *conn {
-	return &conn{rw: rw, hide: hide, in: newLines(rw), closed: make(chan struct{})}
+func newConn(rw io.ReadWriteCloser, hide func(string) string, grace time.Duration) *conn {
+	return &conn{rw: rw, hide: hide, grace: grace, in: newLines(rw), closed: make(chan struct{})}
 }
 
 // Connect makes conn its own sdk.Transport.
@@ -85,7 +86,7 @@ func (c *conn) last(err error) error {
 	default:
 	}
 	if err == io.EOF {
-		c.open.drain(c.closed)
+		c.open.drain(c.closed, c.grace)
 	}
 	c.Close()
 	return err

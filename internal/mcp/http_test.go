@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // web is the door for HTTP, over a listener of its own, before a gate.
@@ -400,6 +401,7 @@ func TestHTTPClientDies(t *testing.T) {
 
 // TestHTTPSlowReader: who does not read the answer has no call any more.
 func TestHTTPSlowReader(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	g := yard()
 	g.do["system.echo"] = func(context.Context, bailey.Call) bailey.Result {
@@ -419,7 +421,7 @@ func TestHTTPSlowReader(t *testing.T) {
 	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatalf("%q %v", line, err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) { // it reads no more; its request ends all the same
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // it reads no more; its request ends all the same
 		w.door.mu.Lock()
 		open := 0
 		for _, s := range w.door.all {
@@ -440,6 +442,7 @@ func TestHTTPSlowReader(t *testing.T) {
 
 // TestHTTPSlowWriter: a body that does not arrive is not waited for, and one that says it is huge is not read.
 func TestHTTPSlowWriter(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	w := serveWeb(t, yard(), nil)
 	w.door.patience = 200 * time.Millisecond
@@ -455,7 +458,7 @@ func TestHTTPSlowWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(conn, head, strings.TrimPrefix(w.base, "http://"))
-		conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.Contains(line, " 4") {
 			t.Errorf("%s: %q %v", name, line, err)
@@ -556,6 +559,7 @@ func TestHTTPIdle(t *testing.T) {
 
 // TestHTTPManySessions: a token that opens without end loses its own oldest and nobody else's, and memory stays.
 func TestHTTPManySessions(t *testing.T) {
+	ktest.Long(t)
 	n := 10_000
 	if testing.Short() {
 		n = 1_000
@@ -599,6 +603,7 @@ func (w *web) open(n int) {
 
 // TestHTTPManyClients: two hundred at once, of the official client, in both kinds of session.
 func TestHTTPManyClients(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	g := yard()
 	w := serveWeb(t, g, nil)
@@ -683,7 +688,7 @@ func TestHTTPTask(t *testing.T) {
 	}
 	w.open(maxTokenSeats + 1) // what runs is no reason for which a session has to go
 	close(free)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		_, _, body := w.post(get, in)
 		if strings.Contains(body, `"completed"`) && strings.Contains(body, "granted") {
 			break

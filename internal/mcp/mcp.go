@@ -96,6 +96,8 @@ type Config struct {
 	Log       *slog.Logger
 	// Patience is how long a call stays for a person's answer before it is parked. Zero is [DefaultPatience].
 	Patience time.Duration
+	// Grace is how long open requests may take after the peer has sent its last byte. Zero is [DefaultGrace].
+	Grace time.Duration
 	// Listed is how many tools tools/list has at most; the rest is found and called by two more. Zero: all.
 	Listed int
 	// Hide redacts the text of protocol errors, which quote what was sent.
@@ -114,14 +116,14 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 // Serve speaks MCP on rw until the peer ends the connection or ctx does, and returns when every call it
 // carried has ended. It closes rw, whose Close has to end a blocked Read and Write, as a socket's does.
 //
-// When the peer has sent its last byte, open calls get two seconds to be answered, so that a
+// When the peer has sent its last byte, open calls get [DefaultGrace] to be answered, so that a
 // conversation can be piped in whole; then they are cancelled.
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
 		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate, or no redaction"}
 	}
-	c := newConn(rw, cfg.Hide)
+	c := newConn(rw, cfg.Hide, cmp.Or(cfg.Grace, DefaultGrace))
 	s := newSession(cfg)
 	s.conn = c
 	server, err := s.server()

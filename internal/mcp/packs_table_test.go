@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"bailey/internal/ktest"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -31,6 +32,7 @@ func TestTableOfPacks(t *testing.T) {
 
 // TestTableOfExports holds what the formats of tools cost.
 func TestTableOfExports(t *testing.T) {
+	ktest.Long(t)
 	heldTable(t, "<!-- written by: go test ./internal/mcp -run TestTableOfExports -update -->\n", exportCosts(t))
 }
 

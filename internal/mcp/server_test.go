@@ -115,22 +115,34 @@ func config(g Gate) Config {
 		Dir: "/src", Version: "0.1"}
 }
 
+// hasty is config where open requests have little time once their peer has sent its last byte.
+func hasty(g Gate) Config {
+	c := config(g)
+	c.Grace = 50 * time.Millisecond
+	return c
+}
+
 // serve starts Serve on one end of a socket pair and returns the other. The test fails if Serve does
 // not end soon after the connection.
 func serve(t testing.TB, g Gate) (net.Conn, <-chan error) {
+	t.Helper()
+	return serveAs(t, config(g))
+}
+
+func serveAs(t testing.TB, cfg Config) (net.Conn, <-chan error) {
 	t.Helper()
 	near, far := net.Pipe()
 	ended := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
-		ended <- Serve(context.Background(), config(g), far)
+		ended <- Serve(context.Background(), cfg, far)
 		close(done)
 	}()
 	t.Cleanup(func() {
 		near.Close()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Serve did not end with its connection")
 		}
 	})
@@ -179,7 +191,7 @@ func (w *wire) recv() string {
 			w.t.Fatal("the connection ended")
 		}
 		return l
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		w.t.Fatal("no answer")
 	}
 	return ""

@@ -36,8 +36,8 @@ type batch struct {
 	answers []json.RawMessage
 }
 
-// drain waits for the open requests, but not for long.
-func (t *table) drain(closed <-chan struct{}) {
+// drain waits for the open requests, but not for longer than grace.
+func (t *table) drain(closed <-chan struct{}, grace time.Duration) {
 	t.mu.Lock()
 	idle := make(chan struct{})
 	if t.idle = idle; t.busy == 0 {

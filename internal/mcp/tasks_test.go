@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 const taskMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},` +
@@ -266,6 +267,7 @@ func TestTasksAreBounded(t *testing.T) {
 // TestTasksAreBoundedInBytes: what was sent for tasks that run, and what came of others, is no more than a session may hold; what
 // ended first is forgotten.
 func TestTasksAreBoundedInBytes(t *testing.T) {
+	ktest.Long(t)
 	g := yard()
 	out := strings.Repeat("x", 1<<20)
 	g.do["system.echo"] = func(ctx context.Context, c bailey.Call) bailey.Result {

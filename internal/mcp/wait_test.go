@@ -278,7 +278,7 @@ func TestPatience(t *testing.T) {
 func TestProgress(t *testing.T) {
 	a := newAsker()
 	near, far := net.Pipe()
-	c := newConn(far, hidden)
+	c := newConn(far, hidden, DefaultGrace)
 	s := &session{Config: config(a), conn: c, page: 1000, beat: time.Millisecond}
 	s.Log = discard()
 	s.Patience = time.Minute
@@ -343,7 +343,7 @@ func TestCancelParks(t *testing.T) {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for nothing: %s", what)
 		}

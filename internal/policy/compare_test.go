@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // told writes a difference in one line a capability, and one for the rules.
@@ -149,6 +150,7 @@ func manyActions(t *testing.T, n int) *Engine {
 // TestCompareIsTrue: by two policies of chance, what is decided differs only for capabilities that are named, or by a
 // rule that is.
 func TestCompareIsTrue(t *testing.T) {
+	ktest.Long(t)
 	d := seeded(5)
 	differs := 0
 	for range 150 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 func testCommands() (list []Command) {
@@ -154,6 +155,7 @@ func TestImportTells(t *testing.T) {
 
 // TestImportIsBounded: the longest lists that are read make a file that loads.
 func TestImportIsBounded(t *testing.T) {
+	ktest.Long(t)
 	for _, entry := range []string{"Bash(git:*)\n", "Edit(" + strings.Repeat("é", 40) + ")\n", "deny Bash(git push " + strings.Repeat("x", 80) + ")\n"} {
 		im, _ := imported(t, strings.Repeat(entry, maxEntries))
 		if n := len(im.Text); n > maxSource/2 {

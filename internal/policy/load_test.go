@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 func when(cond string) string {
@@ -247,6 +249,7 @@ func TestApprovalTerms(t *testing.T) {
 
 // Text built to exhaust the parser, the checks or the evaluator is refused or done with quickly.
 func TestHostileText(t *testing.T) {
+	ktest.Long(t)
 	deep := func(open, close string, n int) string {
 		return when(strings.Repeat(open, n) + "true" + strings.Repeat(close, n))
 	}

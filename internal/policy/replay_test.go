@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // pastCall is a call of the past.
@@ -94,6 +95,7 @@ func TestReplayOfHidden(t *testing.T) {
 
 // TestReplayIsBounded: a report of very many calls names few, and counts all.
 func TestReplayIsBounded(t *testing.T) {
+	ktest.Long(t)
 	const calls = 50_000
 	e := load(t, replayRules)
 	var past iter.Seq[Past] = func(yield func(Past) bool) {

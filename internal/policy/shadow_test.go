@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestNever: what scopes alone deny, for any agent and for one.
@@ -47,6 +48,7 @@ func TestNever(t *testing.T) {
 
 // TestNeverIsDenied: of what is said to be never allowed, no request is.
 func TestNeverIsDenied(t *testing.T) {
+	ktest.Long(t)
 	d := seeded(23)
 	never := 0
 	for range 200 {
@@ -75,6 +77,7 @@ func TestNeverIsDenied(t *testing.T) {
 
 // TestLoadTime: ten thousand rules, and among them a hundred forbids that take in a great deal, load in seconds.
 func TestLoadTime(t *testing.T) {
+	ktest.Long(t)
 	var text strings.Builder
 	c := Config{}
 	for i := range 10_000 {

@@ -13,6 +13,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // reference is the meaning of the package comment, spelled out without slices or a second pass.
@@ -103,6 +104,7 @@ func byID(a, b bailey.Rule) int { return strings.Compare(string(a.ID), string(b.
 
 // A sliced decision is the flat one, and both are what the rules mean.
 func TestSlicedIsFlat(t *testing.T) {
+	ktest.Long(t)
 	const seed, policies, requests = 7, 400, 25
 	d := dice{rand.New(rand.NewPCG(seed, 1))}
 	count := map[bailey.Effect]int{}
@@ -142,6 +144,7 @@ func TestSlicedIsFlat(t *testing.T) {
 
 // A further grant never makes a decision stricter.
 func TestMonotone(t *testing.T) {
+	ktest.Long(t)
 	d := dice{rand.New(rand.NewPCG(11, 1))}
 	for range 200 {
 		var b strings.Builder

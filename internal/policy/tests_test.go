@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 func parseTests(t testing.TB, text string) []Test {
@@ -211,6 +212,7 @@ func nested(n int) string {
 
 // TestHostileTests: a file at the bound is read or refused quickly.
 func TestHostileTests(t *testing.T) {
+	ktest.Long(t)
 	const head = "tests:\n- call: a.b\n  expect: deny\n  input: "
 	for name, text := range map[string]string{
 		"many tests":   "tests:\n" + strings.Repeat("- {call: a.b, expect: deny}\n", 30_000),
