@@ -256,6 +256,7 @@ kill $pid; wait $pid`
 
 // TestLinks holds what the program is made of: the modules that are in the binary, as the linker wrote them there.
 func TestLinks(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "go")
 	exe := filepath.Join(t.TempDir(), "bailey-broker")
 	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {

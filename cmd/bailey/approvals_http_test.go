@@ -159,6 +159,8 @@ func body(v any) string {
 
 // TestHTTPAnswers: questions are shown, and a signed answer lets the call run.
 func TestHTTPAnswers(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	d := newHTTPDoor(t, true)
 	code, list := d.request("GET", "/v1/approvals", "", nil)
 	if all, _ := list["approvals"].([]any); code != 200 || len(all) != 1 || all[0].(map[string]any)["id"] != d.id {
@@ -214,6 +216,8 @@ func TestHTTPAnswers(t *testing.T) {
 
 // TestHTTPNeverLocal: where nobody has to sign, over HTTP everybody has to.
 func TestHTTPNeverLocal(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	d := newHTTPDoor(t, false)
 	_, q := d.request("GET", "/v1/approvals/"+d.id, "", nil)
 	text, _ := q["text"].(string)
@@ -229,6 +233,8 @@ func TestHTTPNeverLocal(t *testing.T) {
 
 // TestHTTPWhoAsks: who comes by another name, from another page or without the token learns nothing.
 func TestHTTPWhoAsks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	d := newHTTPDoor(t, true, "--host", "door.example:1", "--origin", "https://console.example")
 	port := d.base[strings.LastIndex(d.base, ":"):]
 	for name, c := range map[string]struct {
@@ -273,6 +279,8 @@ func TestHTTPWhoAsks(t *testing.T) {
 
 // TestHTTPHugeAnswer: what is too long, of another kind, or not JSON of this form is turned away.
 func TestHTTPHugeAnswer(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	d := newHTTPDoor(t, true)
 	path := "/v1/approvals/" + d.id + "/answer"
 	for name, c := range map[string]struct {
@@ -306,6 +314,8 @@ func TestHTTPHugeAnswer(t *testing.T) {
 
 // TestHTTPDoorIsOpened: by an operator, to this machine alone unless there is a certificate, with a token nobody else reads.
 func TestHTTPDoorIsOpened(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	d := newHTTPDoor(t, true)
 	dir := filepath.Dir(d.repo)
 	wide, short, link := filepath.Join(dir, "wide"), filepath.Join(dir, "short"), filepath.Join(dir, "link")
@@ -340,6 +350,8 @@ func TestHTTPDoorIsOpened(t *testing.T) {
 
 // TestHTTPOverTLS: with a certificate the door speaks TLS, and nothing else.
 func TestHTTPOverTLS(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "openssl")
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")

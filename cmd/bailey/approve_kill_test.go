@@ -17,6 +17,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/approve"
+	"bailey/internal/ktest"
 	"bailey/internal/peer"
 )
 
@@ -30,6 +31,8 @@ unless { context.approvals.contains("commits-ask") };`
 // asks, is granted and runs. Whenever that was, the question is there again when somebody asks for it, the answer counts
 // if it was taken, and what was granted runs no second time.
 func TestGatewayKilledAtEveryStep(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
@@ -147,6 +150,8 @@ func (y *yard) killAt(n int, stop <-chan struct{}) bool {
 
 // TestStrandedCall: a call whose gateway ends while it waits says that the question stays, and where to look.
 func TestStrandedCall(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	y.asks(asksForDates)

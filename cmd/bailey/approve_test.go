@@ -152,6 +152,8 @@ unless { context.approvals.contains("dates-ask") };`
 
 // TestAnswersByKey: signatures are of approvers that the settings name now, over the text of this question, for answers.
 func TestAnswersByKey(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	a := askingFor(t, sreAsks)
 	ada, bob, eve := newHolder("ada", "sre", "dev"), newHolder("bob", "sre"), newHolder("eve", "dev")
 	q, done := a.waiting(t, nil)
@@ -203,6 +205,8 @@ func TestAnswersByKey(t *testing.T) {
 // TestPolicyWhileWaiting: the policy of the moment after the answer decides, and a rule that took the id of the one that
 // asked is not lifted by a grant of that.
 func TestPolicyWhileWaiting(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for name, c := range map[string]struct{ rules, want string }{
 		"nothing changed":     {asksForDates, ""},
 		"a comment more":      {"// new\n" + asksForDates, ""},
@@ -232,6 +236,8 @@ func TestPolicyWhileWaiting(t *testing.T) {
 
 // TestKilledWhileWaiting: an answer that comes after the switch was thrown moves nothing.
 func TestKilledWhileWaiting(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	a := askingFor(t, asksForDates)
 	q, done := a.waiting(t, nil)
 	if _, err := a.kill.Kill(t.Context(), "enough", "ada"); err != nil {
@@ -248,6 +254,8 @@ func TestKilledWhileWaiting(t *testing.T) {
 
 // TestAgentsCannotApprove: to grant is an operator's verb; no call has its name, and a query without an operator is none.
 func TestAgentsCannotApprove(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	a := askingFor(t, asksForDates)
 	q, _ := a.waiting(t, nil)
 	for _, verb := range []string{approveVerb, denyVerb, "approvals"} {

@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	bmcp "bailey/internal/mcp"
 )
 
@@ -103,6 +104,8 @@ func (y *elicited) wants(ctx context.Context, patience time.Duration, status bai
 // gateway through the same bailey serve, in the same session: the question is still the one that was open, and once it is
 // granted the same call runs, once.
 func TestParkedOverAKilledGateway(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newAsking(t, older, "count=1,ttl=10m", "", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -142,6 +145,8 @@ func TestParkedOverAKilledGateway(t *testing.T) {
 
 // TestOthersCannotTakeItUp: what one session was granted another one cannot use, nor answer.
 func TestOthersCannotTakeItUp(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newAsking(t, older, "count=1,ttl=10m", "", nil)
 	o := y.wants(t.Context(), 0, bailey.Pending)
 	y.must(y.program, "approve", o.ApprovalID, "--yes")
@@ -162,6 +167,8 @@ func yes(p *mcp.ElicitParams) *mcp.ElicitResult {
 // TestClientGrants: a client that shows forms can let its call run where an unsigned answer will do, and the ledger says
 // whose word it was.
 func TestClientGrants(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for _, revision := range []string{older, newer} {
 		y := newAsking(t, revision, "count=1,ttl=10m", "", yes)
 		y.wants(t.Context(), time.Minute, bailey.OK)
@@ -177,6 +184,8 @@ func TestClientGrants(t *testing.T) {
 
 // TestClientDenies: a no is one, and is remembered.
 func TestClientDenies(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newAsking(t, older, "count=1,ttl=10m", "", func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "decline"} })
 	y.wants(t.Context(), time.Minute, bailey.Refused)
 	y.wants(t.Context(), time.Minute, bailey.Refused)
@@ -187,6 +196,8 @@ func TestClientDenies(t *testing.T) {
 
 // TestClientIsNotEnough: where rules or settings want more than a client can say, it is not asked, whatever it would say.
 func TestClientIsNotEnough(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for name, c := range map[string]struct{ wants, settings string }{
 		"a role":    {"role=sre,count=1,ttl=10m", ""},
 		"two":       {"count=2,ttl=10m", ""},

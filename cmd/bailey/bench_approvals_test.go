@@ -17,6 +17,8 @@ import (
 // TestAThousandWait: of a thousand calls that wait those that find a place are goroutines that nothing wakes but an answer, and
 // the others are parked, in less than 100 MB; a thousand that are parked are none, and hold no descriptor. All of them are questions that can be answered.
 func TestAThousandWait(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns")
 	for name, patience := range map[string]time.Duration{"waiting": time.Hour, "parked": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +74,8 @@ func blocked() (n int) {
 
 // TestBenchApprovals: it measures what it says, of calls that ran.
 func TestBenchApprovals(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns")
 	rows, err := benchAnswers(t.Context(), 3)
 	if err != nil {

@@ -81,6 +81,8 @@ func TestBallast(t *testing.T) {
 
 // TestBenchWithoutBwrap: where it is not installed, there is neither its row nor a ratio to it, and the reason is said.
 func TestBenchWithoutBwrap(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "cgroup", "true")
 	y := newYard(t)
 	program, err := exec.LookPath("true")
@@ -111,6 +113,8 @@ func TestBenchWithoutBwrap(t *testing.T) {
 
 // TestBenchLeavesNothing: neither process nor file nor control group, at its end and at Ctrl-C in its midst.
 func TestBenchLeavesNothing(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "cgroup")
 	for _, c := range []struct {
 		turns       string

@@ -108,13 +108,17 @@ func (b *brokered) start(t *testing.T, uid int) {
 	if out, err := exec.Command("go", "build", "-o", exe, "../bailey-broker").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	gid := uid
+	if uid == os.Geteuid() {
+		gid = os.Getegid()
+	}
 	table := filepath.Join(state, broker.TableName)
 	text := fmt.Sprintf("admitted: [%d]\napprovers:\n%sleases:\n  free: {env: DEMO_VALUE, scope: looking, approval: none}\n  held: {env: DEMO_VALUE, scope: printing, ttl: 2m, approval: {level: signed-software, roles: [sre]}}\n",
 		os.Geteuid(), newHolder("ada").entry("sre"))
 	for _, do := range []func() error{
 		func() error { return os.Chmod(b.dir, 0o755) }, func() error { return os.Mkdir(state, 0o700) }, func() error { return os.Mkdir(run, 0o755) },
 		func() error { return os.WriteFile(table, []byte(text), 0o600) },
-		func() error { return os.Chown(state, uid, uid) }, func() error { return os.Chown(run, uid, uid) }, func() error { return os.Chown(table, uid, uid) },
+		func() error { return os.Chown(state, uid, gid) }, func() error { return os.Chown(run, uid, gid) }, func() error { return os.Chown(table, uid, gid) },
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
@@ -122,7 +126,7 @@ func (b *brokered) start(t *testing.T, uid int) {
 	}
 	as := &syscall.SysProcAttr{}
 	if uid != os.Geteuid() {
-		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	apply := exec.Command(exe, "apply", "--dir", state, "--yes")
 	apply.SysProcAttr, apply.Dir = as, b.dir
@@ -184,6 +188,8 @@ func (b *brokered) nowhere(t *testing.T, res bailey.Result) {
 // it to stdout and stderr comes back as a token; the receipt names the lease; what wants a signed answer is lent for one of
 // the broker's own approvers, whatever the gateway trusts.
 func TestLentByAnotherUser(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "root")
 	ada, eve := newHolder("ada", "sre"), newHolder("eve", "sre")
 	b := borrowing(t, 61250, ada, eve)
@@ -226,6 +232,8 @@ func TestLentByAnotherUser(t *testing.T) {
 
 // TestLentBySameUser: where the broker is of the gateway's own uid the wall is absent, and receipts and status say so.
 func TestLentBySameUser(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	b := borrowing(t, os.Geteuid(), newHolder("ada", "sre"))
 	res := b.calls(t, "demo.free", "/", nil)
 	if !res.Executed || !strings.Contains(string(res.Stdout), "out [REDACTED_") {
@@ -254,6 +262,8 @@ func TestLentBySameUser(t *testing.T) {
 
 // TestNoBrokerNamed: a call that wants a credential is refused where settings name no broker, and says how to get one.
 func TestNoBrokerNamed(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	b := borrowing(t, os.Geteuid())
 	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), gateway.Applied{Operator: wire.Env}); err != nil {
 		t.Fatal(err)
@@ -283,6 +293,8 @@ func (b *brokered) ledgerText(t *testing.T) string {
 
 // TestBrokerGuide runs the block of docs/broker.md as it stands.
 func TestBrokerGuide(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "ssh-keygen", "go")
 	text, err := os.ReadFile("../../docs/broker.md")
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 )
 
@@ -165,6 +166,8 @@ unless { context.approvals.contains("dates-ask") };`
 // TestOnlyATouch: where a rule wants a touched key, nothing less is taken, whoever it comes from: no word of an operator,
 // no signature by a file, and none of a security key that nobody touched.
 func TestOnlyATouch(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for _, kind := range cardKinds {
 		t.Run(kind, func(t *testing.T) {
 			a := askingFor(t, touchAsks)

@@ -49,6 +49,8 @@ printf '%s\n' "${COMPREPLY[@]}"`,
 
 // TestShellsComplete: the real shells offer what fits, and nothing is started or written for it.
 func TestShellsComplete(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for shell, script := range shells {
 		t.Run(shell, func(t *testing.T) {
 			ktest.Require(t, shell)

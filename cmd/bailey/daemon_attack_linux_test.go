@@ -20,6 +20,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 )
 
 // hostilePack has a tool that does its worst with the socket it is given: this test's own program.
@@ -147,6 +148,8 @@ func hostileClient(t *testing.T) string {
 // TestAttackDaemonFromACage: from inside a cage, each attack on the way to a daemon is answered with a refusal and reaches nobody; there is
 // no other way; and nothing is left when the call is over.
 func TestAttackDaemonFromACage(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o := officeOf(t, fstest.MapFS{"docker/pack.yaml": {Data: fmt.Appendf(nil, hostilePack, hostileClient(t))}})
 	socket := filepath.Join(t.TempDir(), "d.sock")
 	ln, err := net.Listen("unix", socket)

@@ -57,6 +57,8 @@ func service(t *testing.T) (socket string) {
 
 // TestDaemons has the real clients ask a real daemon from their cages, each capability once, and what they tell is what it knows.
 func TestDaemons(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o := officeOf(t, packs.FS)
 	socket := service(t)
 	o.ways, o.open = ways{settings: func() gateway.Network {

@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/internal/wire"
 	"bailey/pack"
@@ -40,6 +41,8 @@ func TestSandboxDisabled(t *testing.T) {
 
 // TestRulesElsewhere: the rule for calls without a cage is read where there is no cage, and nowhere else.
 func TestRulesElsewhere(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for bare, want := range map[bool]bailey.Effect{true: bailey.Allow, false: bailey.Deny} {
 		s := &stack{log: slog.New(slog.NewTextHandler(io.Discard, nil)), bare: bare}
 		_, err := s.spine(wire.Home(filepath.Join(t.TempDir(), "home")), nil)
@@ -75,6 +78,8 @@ func fixedRules(e *policy.Engine) *rulebook {
 
 // TestToolsThatMayRun: an agent is offered what some call of it may come to run, by the policy of now.
 func TestToolsThatMayRun(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	catalog, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
 		t.Fatal(err)

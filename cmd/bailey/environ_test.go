@@ -11,12 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 )
 
 // TestGatewayEnvironment: what the one who made the first call held in its environment is not in the gateway's, and
 // what the gateway reads is: it finds its programs and hides the sockets.
 func TestGatewayEnvironment(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	bus := filepath.Join(filepath.Dir(y.repo), "agent.sock")
 	y.env = append(y.env, "DB_PASSWORD=hunter2hunter", "GITHUB_TOKEN=hunter2hunter", "https_proxy=http://u:hunter2hunter@h", "XLC_ALL=hunter2hunter",
@@ -45,6 +48,8 @@ func TestGatewayEnvironment(t *testing.T) {
 
 // TestForegroundGatewayEnvironment: a person who runs the gateway gives it what it is to lend.
 func TestForegroundGatewayEnvironment(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	cmd := y.command(y.program, "gateway")
 	cmd.Env = append(slices.Clone(y.env), "LENT=hunter2hunter")

@@ -48,6 +48,8 @@ func argvOf(q bailey.Question) string {
 // TestAttackPushAfterTheSecondLook: whoever moves the branch once the preview was looked at for the last time changes
 // nothing: the commit that was shown is pushed, which the question's text has in the arguments.
 func TestAttackPushAfterTheSecondLook(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for _, force := range []bool{false, true} {
 		o, src, to, push := pushing(t)
 		granted := plain(t, src, "rev-parse", "main")
@@ -68,6 +70,8 @@ func TestAttackPushAfterTheSecondLook(t *testing.T) {
 // TestAttackPushBetweenLooks: whoever moves the branch once its commit was read has the commits of another one shown no more
 // than pushed.
 func TestAttackPushBetweenLooks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o, src, _, push := pushing(t)
 	o.refuse = true
 	harmless := plain(t, src, "rev-parse", "main")
@@ -97,6 +101,8 @@ func TestAttackPushBetweenLooks(t *testing.T) {
 
 // TestAttackTargetAfterTheSecondLook: a push that may lose commits loses those that were shown, and none that came since.
 func TestAttackTargetAfterTheSecondLook(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o, src, to, push := pushing(t)
 	plain(t, src, "commit", "-q", "--amend", "--allow-empty", "-m", "otherwise")
 	plain(t, src, "push", "-q", to, "main~1:refs/heads/side")
@@ -123,6 +129,8 @@ func TestAttackTargetAfterTheSecondLook(t *testing.T) {
 
 // TestPushUnasked: a push that nobody is asked about is passed as it is rendered.
 func TestPushUnasked(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o, src, to, push := pushing(t)
 	o.open = true
 	for _, force := range []bool{false, true} {
@@ -135,6 +143,8 @@ func TestPushUnasked(t *testing.T) {
 
 // TestParkedPush: a push that comes back is the same call while the branch is where it was.
 func TestParkedPush(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o, src, _, push := pushing(t)
 	o.refuse = true
 	subject := func() string {
@@ -158,6 +168,8 @@ func TestParkedPush(t *testing.T) {
 
 // TestPushOfAnotherName: a branch whose name only begins so is not taken for the one that is pushed.
 func TestPushOfAnotherName(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o, src, to, push := pushing(t)
 	plain(t, src, "checkout", "-q", "--detach")
 	plain(t, src, "branch", "-D", "main")

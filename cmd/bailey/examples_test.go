@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/pack"
 	"bailey/packs"
@@ -28,6 +29,8 @@ var untried = map[string]string{
 // TestExamples: each directory of examples/policy is a policy that could be applied, says in prose what it is for, and
 // has a test for each outcome that it can come to, and for each of its rules.
 func TestExamples(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	const root = "../../examples/policy"
 	dirs, err := os.ReadDir(root)
 	if err != nil {

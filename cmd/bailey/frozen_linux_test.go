@@ -176,6 +176,8 @@ func (o *office) write(name, content string) {
 
 // TestAttackFileAfterTheAnswer: whoever changes a file once a person has said yes changes nothing, however it is done.
 func TestAttackFileAfterTheAnswer(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for name, attack := range map[string]func(o *office, path string) error{
 		"written": func(o *office, p string) error { o.write("mail", "evil"); return nil },
 		"replaced": func(o *office, p string) error {

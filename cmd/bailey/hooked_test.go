@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"bailey judge claude-code"}]}`
@@ -74,6 +76,8 @@ func TestJudgeWord(t *testing.T) {
 
 // TestTryHook: hooked is only what denies and allows rightly, in time.
 func TestTryHook(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	dir := t.TempDir()
 	answer := func(decision string) string {
 		return fmt.Sprintf(`echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"%s"}}'`, decision)

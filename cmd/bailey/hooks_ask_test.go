@@ -14,6 +14,8 @@ import (
 // TestHooksAsk: a person at a terminal is shown what is about to count or to run with more rights than every hook, and anything
 // but yes changes and runs nothing.
 func TestHooksAsk(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns")
 	y := newYard(t)
 	mark := filepath.Join(t.TempDir(), "mark")

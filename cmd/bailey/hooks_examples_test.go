@@ -25,6 +25,7 @@ import (
 // TestHookExamples runs the programs of examples/hooks in the cages that they get from hooks.json, with a model and a chat on
 // this machine that settings open to them.
 func TestHookExamples(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "python3", "sh", "jq", "go")
 	var told []string
 	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,8 @@ var looks = []bailey.CapabilityID{"git.status", "git.log", "git.diff", "git.show
 // TestHostileRepositories looks at every hostile repository through the whole gate: nothing of the
 // repository's runs, nothing outside it shows. What only the cage stops must be live without it.
 func TestHostileRepositories(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "git", "sh")
 	s := spineForTest(t)
 	for _, r := range hostile.Repositories(t, t.TempDir()) {

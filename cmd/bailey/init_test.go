@@ -12,10 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // TestInitAsks: the question is on the terminal, and only y or yes and Enter is Yes.
 func TestInitAsks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	settings := filepath.Join(string(y.home), "settings.yaml")
 	for _, c := range []struct {
@@ -57,6 +61,8 @@ func TestInitAsks(t *testing.T) {
 
 // TestApproveAsks: the whole question is on the terminal before anybody is asked, and only y or yes and Enter grants it.
 func TestApproveAsks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
 	y.must(y.program, "policy", "init", rules)
@@ -88,6 +94,8 @@ func TestApproveAsks(t *testing.T) {
 
 // TestAgentsReachNoOperatorVerb: neither a tool of MCP nor a method leads to one.
 func TestAgentsReachNoOperatorVerb(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	cmd := y.command(y.program, "serve")
 	cmd.Dir = y.repo

@@ -110,6 +110,8 @@ func (s *shell) ends(want int) {
 
 // TestShellInACage: what a person sees who looks around where tools run.
 func TestShellInACage(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "sleep", "stty", "stat", "id")
 	y := newYard(t)
 	s := y.shell(t, "--ro", ".", "--proc", "--exec", "id", "--exec", "sleep", "--exec", "stty", "--exec", "stat")
@@ -151,6 +153,8 @@ func TestShellInACage(t *testing.T) {
 
 // TestShellIsEnded: whatever ends it, the terminal is the person's again and nothing of the cage lives on.
 func TestShellIsEnded(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.must(y.program, "capabilities", "list") // starts the gateway, which would be the shell's child
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129, syscall.SIGQUIT: 131} {

@@ -19,6 +19,8 @@ import (
 // TestClaudeIsHooked: Claude Code itself, with the hook and a scripted model, does what is allowed and neither what is asked (nobody
 // is there) nor what is denied. What it did is seen by what is there afterwards.
 func TestClaudeIsHooked(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "claude", "node", "git")
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

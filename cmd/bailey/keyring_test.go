@@ -48,6 +48,8 @@ func (b *brokered) checked(t *testing.T, signed []byte, key audit.Key) audit.Sig
 // any other. No key is in the home; the key signs no fork, whatever the gateway's user asks; without its broker nothing is
 // signed, and calls go on.
 func TestCheckpointKeyAtBroker(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "root")
 	const uid = 61251
 	b := borrowing(t, uid)
@@ -122,6 +124,8 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 // TestCheckpointKeyMoves: where the home has a key already nothing is signed until it announced the broker's, which follows it
 // as in any rotation; then its file is gone, and who trusts the first key trusts the next.
 func TestCheckpointKeyMoves(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	uid := os.Geteuid()
 	b := borrowing(t, uid)
 	old, err := b.notary.Key(t.Context())

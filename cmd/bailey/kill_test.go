@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,8 @@ unless { context.approvals.contains("dates-ask") };`
 // TestKillEndsWhatever is under way: a tool that runs, a call that waits for a person, and calls that come in the same
 // moment. Each has its receipt, and nothing runs after it.
 func TestKillEndsWhatever(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "git")
 	catalog, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
@@ -44,7 +47,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	until(t, "a tool runs", func() bool { calls, _ := s.live.Now(); return len(calls) == 2 })
 	until(t, "a call waits", func() bool { return len(s.queue.Open()) == 1 })
 
-	time.Sleep(300 * time.Millisecond) // to ask whether git reads already would let it go on
+	until(t, "git reads", func() bool { return worksIn(dir, "git") })
 
 	var wild sync.WaitGroup
 	var late []bailey.Result
@@ -124,13 +127,25 @@ func hanging(t *testing.T) string {
 	return dir
 }
 
+// worksIn reports whether a program of this name has this directory as its own.
+func worksIn(dir, program string) bool {
+	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, cwd := range all {
+		at, err := os.Readlink(cwd)
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(cwd), "comm"))
+		if err == nil && at == dir && strings.TrimSpace(string(name)) == program {
+			return true
+		}
+	}
+	return false
+}
+
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 500 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if is() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("it never came to that: %s", what)
 }

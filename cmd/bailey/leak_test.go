@@ -21,6 +21,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 )
 
@@ -187,6 +188,8 @@ func (l *leaky) files(t *testing.T) {
 // TestNothingLeaks sends secrets of a dozen kinds through both doors, in every place a call has for them, to every
 // end that a call can have, and looks at each byte that came back and each that the home keeps.
 func TestNothingLeaks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	l := newLeaky(t)
 	k := l.kind
 	outside := filepath.Join(t.TempDir(), k["github"])
@@ -267,6 +270,8 @@ func (breaking) Decide(r bailey.Request) bailey.Decision {
 
 // TestLogHoldsNoSecret: a stage that panics with a call's arguments, and whatever logs them, leaves none in the gateway's log.
 func TestLogHoldsNoSecret(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y, s := newYard(t), newSamples()
 	home := wire.Home(string(y.home) + "-2")
 	var log bytes.Buffer

@@ -18,6 +18,7 @@ import (
 	"bailey/audit"
 	"bailey/internal/approve"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/redact"
 	"bailey/internal/wire"
@@ -188,9 +189,13 @@ func openLog(t testing.TB, dir string, segment int64) (*ledger.Log, *scribe) {
 	return l, s
 }
 
+// Tests that open a ledger twice in this process are not parallel: a process that another test starts holds the lock of
+// the first opening until it executes its program.
+
 // TestLoreIsCarried: whatever was noted, however long the lore, wherever segments begin, gateways end and a writer is
 // killed, a start from the end remembers what all entries add up to. And nothing that is remembered has no example here.
 func TestLoreIsCarried(t *testing.T) {
+	ktest.Long(t)
 	r := rand.New(rand.NewPCG(3, 5))
 	made := examples(r)
 	if !slices.Equal(kindsOf(folds()), slices.Sorted(maps.Keys(made))) {
@@ -305,6 +310,7 @@ func TestLoreIsEnough(t *testing.T) {
 // TestLoreIsRefused: a lore that is not whole, not as it was written, or of another version is none, and older entries are
 // read on. Damage refuses the start.
 func TestLoreIsRefused(t *testing.T) {
+	ktest.Long(t)
 	big := lore{}
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 3000 {
@@ -442,6 +448,7 @@ resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
 
 // TestParts: whatever names hold, each part fits an entry and the whole comes back; what is beyond all bounds is not cut.
 func TestParts(t *testing.T) {
+	ktest.Long(t)
 	for _, c := range []string{"x", `"`, `\`, "<", "\u2028", "\x00", "ü", "\U0001f3f0", "\xff"} {
 		for shift := range 4 {
 			var l lore
@@ -475,6 +482,7 @@ func TestParts(t *testing.T) {
 
 // TestEventsAreRefused: what is malformed is neither noted nor passed over.
 func TestEventsAreRefused(t *testing.T) {
+	ktest.Long(t)
 	for kind := range folds() {
 		dir := filepath.Join(t.TempDir(), "ledger")
 		l, s := openLog(t, dir, 0)

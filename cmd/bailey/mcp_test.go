@@ -77,6 +77,8 @@ func (y *yard) must(name string, args ...string) string {
 // TestMCPConversation speaks to `bailey serve` with a client that is not ours: the protocol's own SDK.
 // The gateway is killed in between; the session goes on with the next.
 func TestMCPConversation(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	cmd := y.command(y.program, "serve")
 	cmd.Dir = y.repo
@@ -175,6 +177,8 @@ func persist(ctx context.Context, t *testing.T, session *mcp.ClientSession) stri
 
 // TestInspector lets the protocol's inspector, a real npm client, list tools and call two.
 func TestInspector(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "mcp-inspector-cli")
 	y := newYard(t)
 	inspect := func(args ...string) string {

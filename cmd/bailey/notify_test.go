@@ -22,6 +22,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/notify"
 	"bailey/internal/wire"
 )
@@ -66,6 +67,8 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 
 // TestQuestionIsTold: whoever listens learns of a question and of its end, signed, and of no secret in it.
 func TestQuestionIsTold(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	a := askingFor(t, strings.ReplaceAll(asksForDates, "system.date", "system.echo"))
 	key, came := told(t, a)
 	done := make(chan bailey.Result, 1)

@@ -44,6 +44,8 @@ func onboards(t *testing.T, tool string) *pack.Catalog {
 // TestOnboardedToolIsCalled: a draft of jq's help is refused by the policy that ships, and with a rule that names it the
 // call runs on a file of the workspace, and on no other.
 func TestOnboardedToolIsCalled(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "jq")
 	catalog := onboards(t, "jq")
 	named := policy.Source{Name: "own.cedar", Text: []byte(`@id("jq") permit (principal, action == Action::"jq.run", resource);`)}

@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -91,6 +92,8 @@ func (s *shop) installs(path string, more ...string) error {
 // TestInstalledPacks: whatever is done to the files of an installed pack or of its key, it is not loaded, it is told, and the
 // others stay.
 func TestInstalledPacks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	other := t.TempDir()
 	if err := os.WriteFile(filepath.Join(other, "pack.yaml"), []byte("name: other\nversion: 1.0.0\ncapabilities:\n  - {name: x, risk: low, sideEffectClass: none, reversibility: readOnly, backend: {type: subprocess, command: x}}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -150,6 +153,8 @@ func edit(file, old, now string) error {
 
 // TestInstallIsAllOrNothing: where ledger or rules refuse, everything is as it was.
 func TestInstallIsAllOrNothing(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := newShop(t)
 	s.refuses = errors.New("full")
 	if err := s.trusts("author.pub"); !errors.Is(err, s.refuses) || len(s.known.Keys) != 0 || len(namesIn(filepath.Dir(packKeyFile(s.home, "x")))) != 0 {
@@ -182,6 +187,8 @@ func TestInstallIsAllOrNothing(t *testing.T) {
 
 // TestInstallWhatWasShown: neither bundle nor what it replaces may be another by the time of the answer.
 func TestInstallWhatWasShown(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := newShop(t)
 	s.must(s.trusts("author.pub"))
 	file := filepath.Join(t.TempDir(), "b.baileypack")
@@ -203,6 +210,8 @@ func TestInstallWhatWasShown(t *testing.T) {
 
 // TestDowngrade: neither a start, nor taking the pack out, nor a directory of one's own makes an old version new.
 func TestDowngrade(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := newShop(t)
 	s.must(s.trusts("author.pub"))
 	s.must(s.installs(bundled + "demo-0.9.0.baileypack"))
@@ -230,6 +239,8 @@ func TestDowngrade(t *testing.T) {
 
 // TestOneKeyAName: who is trusted under a name stays so until a person says otherwise.
 func TestOneKeyAName(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := newShop(t)
 	s.must(s.trusts("author.pub"))
 	_, public, err := pack.GenerateKey("author")

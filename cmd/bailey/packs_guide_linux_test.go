@@ -19,6 +19,8 @@ var (
 
 // TestPacksGuide: the manifest that docs/packs.md shows loads, and its calls come to what the page says.
 func TestPacksGuide(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/packs.md")
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 
 // TestPastIsTheRequest: what a receipt gives back is what policy decided upon, for both doors and every kind of input.
 func TestPastIsTheRequest(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "git")
 	s := spineForTest(t)
 	dir := filepath.Join(t.TempDir(), "project")
@@ -85,6 +86,7 @@ func echoed(t *testing.T, s *stack, change func(*bailey.Intent, *bailey.Outcome)
 
 // TestPastSaysWhatItDoesNotKnow: nothing that a receipt leaves open is taken for known.
 func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
+	ktest.Long(t)
 	s := spineForTest(t)
 	for _, c := range []struct {
 		change func(*bailey.Intent, *bailey.Outcome)
@@ -227,6 +229,7 @@ func benchPast(b *testing.B, do func(*stack, iter.Seq[policy.Past]) error) {
 
 // TestPolicyDirectory: what is read is what stands there, in order, and everything else is refused.
 func TestPolicyDirectory(t *testing.T) {
+	ktest.Long(t)
 	dir := t.TempDir()
 	put := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -308,6 +311,7 @@ func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
 // TestPastOfAKill: what the switch refused, or a policy that cannot be used, says nothing of the rules: it is neither
 // replayed nor taken for a denial when rules are suggested.
 func TestPastOfAKill(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns")
 	s := spineForTest(t)
 	h := historian{catalog: s.catalog}

@@ -68,6 +68,8 @@ func commit(t *testing.T, dir string) {
 
 // TestPublishedRun: manifests as others write them run, in a real cage, in the workspace where they name no directory.
 func TestPublishedRun(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for _, c := range []struct {
 		id    bailey.CapabilityID
 		needs string
@@ -127,6 +129,8 @@ func TestPublishedRefusals(t *testing.T) {
 
 // TestNotAsPromised: of an output that is something else the caller has the text and the reason, at every door.
 func TestNotAsPromised(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "jq")
 	s, dir := foreign(t), project(t)
 	os.WriteFile(filepath.Join(dir, "list.json"), []byte("[1]"), 0o644)
@@ -162,6 +166,8 @@ func TestStructuredIsRedacted(t *testing.T) {
 
 // TestStdinWhole: what was given is read to its end, be it longer than a pipe, and what a tool does not read ends no call.
 func TestStdinWhole(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "jq")
 	s, dir := foreign(t), project(t)
 	large := `"` + strings.Repeat("x", 9<<20) + `"`

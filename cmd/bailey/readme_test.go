@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,24 +26,25 @@ func TestReadme(t *testing.T) { newcomer(t).walk(t, "README.md") }
 // TestPolicyGuide does what docs/policy.md tells a user to do who has installed Bailey. It is noon there, whatever the
 // time is here, for rules of the guide's own deny at night.
 func TestPolicyGuide(t *testing.T) {
+	ktest.Long(t)
 	u := newcomer(t)
-	u.env = append(u.env, "CGO_ENABLED=0", fmt.Sprintf("TZ=Etc/GMT%+d", time.Now().UTC().Hour()-12))
+	u.env = append(u.env, fmt.Sprintf("TZ=Etc/GMT%+d", time.Now().UTC().Hour()-12))
 	u.follow(t, step{words: "go install ./cmd/bailey"})
 	u.walk(t, "docs/policy.md")
 }
 
 // TestBundlesGuide does what docs/packs.md tells an author of packs to do, and who uses them.
 func TestBundlesGuide(t *testing.T) {
+	ktest.Long(t)
 	u := newcomer(t)
-	u.env = append(u.env, "CGO_ENABLED=0")
 	u.follow(t, step{words: "go install ./cmd/bailey"})
 	u.walk(t, "docs/packs.md")
 }
 
 // TestAgentsGuide does what docs/agents.md tells who gives an agent a name.
 func TestAgentsGuide(t *testing.T) {
+	ktest.Long(t)
 	u := newcomer(t)
-	u.env = append(u.env, "CGO_ENABLED=0")
 	u.follow(t, step{words: "go install ./cmd/bailey"})
 	u.walk(t, "docs/agents.md")
 }
@@ -124,10 +126,12 @@ type user struct {
 
 func newcomer(t *testing.T) *user {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program: runs without -short")
-	}
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "git", "go")
+	if err := compiled(); err != nil {
+		t.Fatal(err)
+	}
 	root := t.TempDir()
 	home, clone := filepath.Join(root, "me"), filepath.Join(root, "clone")
 	for _, dir := range []string{home, filepath.Join(home, ".ssh"), filepath.Join(root, "bin")} {
@@ -140,6 +144,7 @@ func newcomer(t *testing.T) *user {
 		t.Fatal(err)
 	}
 	u := &user{dir: clone, pwd: filepath.Join(root, "pwd"), env: goEnv(t)}
+	u.env = append(u.env, portable...)
 	u.env = append(u.env, "HOME="+home, "GOBIN="+filepath.Join(root, "bin"),
 		"PATH="+filepath.Join(root, "bin")+":"+os.Getenv("PATH"), "TMPDIR="+os.TempDir(), "LC_ALL=C.UTF-8",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b")
@@ -149,6 +154,19 @@ func newcomer(t *testing.T) *user {
 	}
 	return u
 }
+
+// portable keeps the place of the clone out of what is compiled, so that the clones share it in the build cache.
+var portable = []string{"GOFLAGS=-trimpath -buildvcs=false", "CGO_ENABLED=0"}
+
+// compiled fills the build cache once, before the clones compile the same beside each other.
+var compiled = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-o", os.DevNull, "./cmd/bailey")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), portable...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
 
 // goEnv keeps the toolchain's caches: HOME is another one here.
 func goEnv(t *testing.T) []string {

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/ktest"
 	"bailey/internal/wire"
 
 	"bailey"
@@ -65,6 +66,8 @@ func ofRedact(stack []uintptr) (is bool) {
 // TestClientHasNoDetectors: what starts often starts light. The thin client of a call and of redact makes nothing of
 // the detectors; where they are made, in bench, the same look sees them.
 func TestClientHasNoDetectors(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.must(y.program, "run", "system.echo", "-i", "message=hi") // starts the gateway, which is another program
 	file := filepath.Join(y.repo, "log")
@@ -116,6 +119,8 @@ func (y *yard) session(text string) (string, bailey.SessionID) {
 // TestKeptAreNotListed: the id is the only key. Nothing that reaches the socket is told one, a look without one finds
 // nothing, and status has no more than a count.
 func TestKeptAreNotListed(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	_, id := y.session("from 10.1.2.3")
 	_, second := y.session("from 10.1.2.4")
@@ -141,6 +146,8 @@ func TestKeptAreNotListed(t *testing.T) {
 // TestRestoreAsks: on the terminal that controls it, while stdin and stdout are files. Nothing but yes is a yes, and
 // without one nothing is read, comes out or is recorded.
 func TestRestoreAsks(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	clean, id := y.session("from 10.1.2.3")
 	for _, c := range []struct {
@@ -189,6 +196,8 @@ func (y *yard) ledger() string {
 
 // TestKilledRedaction: a client that is killed half-way leaves no connection in the gateway.
 func TestKilledRedaction(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.session("from 10.1.2.3")
 	gate := y.gateway()
@@ -237,6 +246,8 @@ func TestKilledRedaction(t *testing.T) {
 // TestInterruptedRedaction: Ctrl-C is the end of a log that is followed, with its session; where nobody takes the output, the
 // next one ends it all the same.
 func TestInterruptedRedaction(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	for _, stalled := range []bool{false, true} {
 		cmd := y.command(y.program, "redact")
@@ -295,6 +306,8 @@ func TestInterruptedRedaction(t *testing.T) {
 
 // TestEndedRedaction: a signal ends it with what is to be known of it, and no word of calls: none was made.
 func TestEndedRedaction(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	_, id := y.session("from 10.1.2.3")
 	for _, c := range []struct {
@@ -341,6 +354,8 @@ func TestEndedRedaction(t *testing.T) {
 
 // TestRedactHoldsLittle: neither the client nor the gateway grows with the text.
 func TestRedactHoldsLittle(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	pass := func(size int) (client int64, gate int) {
 		cmd := y.command(y.program, "redact")

@@ -110,6 +110,8 @@ const released = `@id("log-in") permit (principal, action == Action::"sip.login"
 // TestTokensAreNoOracle tries a token in each kind of input: what it stands for reaches no tool but where the
 // manifest says so and, for a secret, a rule does too.
 func TestTokensAreNoOracle(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := sipper(t, released)
 	const mine = bailey.SessionID("s-mine")
 	meet(t, s, mine)
@@ -167,6 +169,8 @@ func TestTokensAreNoOracle(t *testing.T) {
 // TestComplaintsHideWhatWasGivenBack: an error shows the beginning of a value. A secret that is cut there could not be
 // told from other text, so it is hidden before.
 func TestComplaintsHideWhatWasGivenBack(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s := sipper(t, released)
 	const mine = bailey.SessionID("s-mine")
 	meet(t, s, mine)

@@ -46,6 +46,8 @@ mount -t tmpfs -o size=80m,mode=0700 home "$BAILEY_HOME"
 // TestFullDisk: no space, no call; with space again, the same gateway goes on. A gateway that has no
 // space to start says so too.
 func TestFullDisk(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	newYard(t).mounted(`
 bailey run system.echo -i message=before
 fill
@@ -65,6 +67,8 @@ bailey audit verify --json | grep '"open":0'
 
 // TestFullDiskFromTheStart: a home that has never had room for a ledger.
 func TestFullDiskFromTheStart(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	newYard(t).mounted(`
 fill
 refused 127 "no space left" "free some space"
@@ -76,6 +80,8 @@ bailey audit verify
 
 // TestReadOnlyHome: nothing can be recorded, so nothing runs; what is there can be verified.
 func TestReadOnlyHome(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	newYard(t).mounted(`
 protect() { for i in $(seq 100); do mount -o remount,ro "$BAILEY_HOME" 2>/dev/null && return; sleep 0.1; done; return 1; } # a gateway that ended may be a moment in ending
 protect
@@ -92,6 +98,8 @@ bailey gateway stop
 
 // TestFrailHome: a home in memory is said to be one.
 func TestFrailHome(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	newYard(t).mounted(`
 bailey run system.echo -i message=x
 grep "a crash of the machine may lose receipts.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/peer"
 )
@@ -21,6 +22,8 @@ import (
 // TestGatewayTerminated: SIGTERM with calls in flight kills them, says so in their receipts, tells their
 // clients, and the next call finds a new gateway.
 func TestGatewayTerminated(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	dir := y.hang()
 	gate, log := y.run(dir, "gateway")
@@ -47,8 +50,12 @@ func TestGatewayTerminated(t *testing.T) {
 			t.Errorf("a client ended with %d: %s", code(cmd), said[i])
 		}
 	}
-	if n := y.tally(); n[bailey.Killed] != 5 || n[""] != 0 {
-		t.Errorf("outcomes %v, want 5 killed", n)
+	most := 5
+	if err != nil {
+		most++ // the late call came while the gateway ended, and may have been killed with the others
+	}
+	if n := y.tally(); n[bailey.Killed] < 5 || n[bailey.Killed] > most || n[""] != 0 {
+		t.Errorf("outcomes %v, want 5 to %d killed", n, most)
 	}
 	y.await("the end of the cages", func() bool { return len(survivors(t, caged)) == 0 })
 	y.must(y.program, "run", "system.echo", "-i", "message=again")
@@ -56,6 +63,8 @@ func TestGatewayTerminated(t *testing.T) {
 
 // TestGatewayKilled: kill -9 with twenty calls in flight leaves no process, and twenty interrupted receipts.
 func TestGatewayKilled(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	dir := y.hang()
 	var calls []*exec.Cmd
@@ -89,6 +98,8 @@ func TestGatewayKilled(t *testing.T) {
 
 // TestGatewayStop: it ends a gateway with a call in flight, waits for its end, and says when there is none.
 func TestGatewayStop(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	if out := y.must(y.program, "gateway", "stop"); !strings.Contains(out, "no gateway") {
 		t.Error(out)
@@ -129,6 +140,8 @@ func TestGatewayStop(t *testing.T) {
 // TestTwoVersions: another build of the same protocol is served; another protocol is refused in words
 // that lead to bailey gateway stop, which every version understands.
 func TestTwoVersions(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.must(y.program, "run", "system.echo", "-i", "message=one")
 	program, err := os.ReadFile(y.program)
@@ -193,6 +206,8 @@ func TestTwoVersions(t *testing.T) {
 
 // TestOldLedger: 100,000 entries of another year and host are verified at the start and go on.
 func TestOldLedger(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	const calls = 50_000
 	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)

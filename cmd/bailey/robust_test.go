@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // The tests here treat the doors badly, with real processes. Each of them ends by reading the ledger's
@@ -25,6 +26,8 @@ import (
 // TestManyAtOnce: eight servers and a hundred runs find no gateway. One starts; there is one ledger, and
 // each call has one receipt.
 func TestManyAtOnce(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -65,6 +68,8 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestServeStdinCloses: an agent that leaves at once, in mid-line, or in mid-call.
 func TestServeStdinCloses(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	dir := y.hang()
 	for name, input := range map[string]string{"at once": "", "mid-line": `{"jsonrpc":"2.0","id":`, "not JSON": "\x00\xff\n"} {
@@ -92,6 +97,8 @@ func TestServeStdinCloses(t *testing.T) {
 // TestHugeOutput: 200 MB from a tool are drained, capped and marked, at every door, and the gateway does
 // not grow with them.
 func TestHugeOutput(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	big, err := os.Create(filepath.Join(y.repo, "big"))
 	if err != nil {
@@ -165,6 +172,8 @@ func TestHugeOutput(t *testing.T) {
 // TestSignalsToTheClient: the tool dies with the client, its receipt says killed, and the exit code is a
 // shell's.
 func TestSignalsToTheClient(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	dir := y.hang()
 	y.must(y.program, "run", "system.echo", "-i", "message=start")

@@ -75,6 +75,7 @@ func asksFor(dir, digest, base string) wire.Query {
 
 // TestPolicyDirIsAPipe: a pipe in place of the directory, or of the one that was applied, holds nobody up.
 func TestPolicyDirIsAPipe(t *testing.T) {
+	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
 	pipe := filepath.Join(t.TempDir(), "policy")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
@@ -142,6 +143,7 @@ func TestDifferenceHidesNothing(t *testing.T) {
 // TestApplyIsWhatWasShown: files that change between the two looks, and a policy that another applied meanwhile, are
 // refused; what is noted is what was applied, and it is kept first.
 func TestApplyIsWhatWasShown(t *testing.T) {
+	ktest.Long(t)
 	r, noted := bookForTest(t, appliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
 	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
@@ -177,6 +179,7 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 
 // TestApplyWithoutRecord: what cannot be kept, or not be noted, takes no effect.
 func TestApplyWithoutRecord(t *testing.T) {
+	ktest.Long(t)
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
 	for name, spoil := range map[string]func(*rulebook){
 		"kept": func(r *rulebook) {
@@ -208,6 +211,7 @@ func TestApplyWithoutRecord(t *testing.T) {
 
 // TestKeptPolicyIsTheOne: what is kept is read by its digest alone, and one that is another denies everything.
 func TestKeptPolicyIsTheOne(t *testing.T) {
+	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
 	f, err := readPolicyDir(dir)
@@ -278,6 +282,7 @@ func TestPolicyDigest(t *testing.T) {
 // TestBudgetsAtStart: what a budget bounds waits until the ledger was read, and then has used what it had; no dry run and
 // no denied call counts.
 func TestBudgetsAtStart(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns")
 	s := spineForTest(t)
 	call := func(dry bool) error {
@@ -312,6 +317,7 @@ func TestBudgetsAtStart(t *testing.T) {
 
 // TestSignerIsAsked: where settings name keys, what nobody of them signed is not shown as if it could be applied, nor applied.
 func TestSignerIsAsked(t *testing.T) {
+	ktest.Long(t)
 	r, noted := bookForTest(t, appliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
 	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
@@ -345,6 +351,7 @@ func TestSignerIsAsked(t *testing.T) {
 
 // TestApplyDiffers: what is in force says whether there is anything to apply, by which way it came.
 func TestApplyDiffers(t *testing.T) {
+	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
 	differs := func(dir string) bool {
 		t.Helper()
@@ -376,6 +383,7 @@ func TestApplyDiffers(t *testing.T) {
 // TestKeptIsRead: a gateway that starts anew decides by what was applied, budgets too; one whose packs fail the policy's
 // tests allows nothing.
 func TestKeptIsRead(t *testing.T) {
+	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
 	dir := rulesIn(t, map[string]string{
 		"a.cedar": allowsDate, "budgets.yaml": "budgets:\n  - {id: few, calls: 1}\n",
@@ -411,6 +419,7 @@ func TestKeptIsRead(t *testing.T) {
 
 // TestAppliesAreOneByOne: of two that are held against the same policy, one is applied.
 func TestAppliesAreOneByOne(t *testing.T) {
+	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
 	r.note = func(context.Context, string, any) error { time.Sleep(50 * time.Millisecond); return nil }
 	var all sync.WaitGroup
@@ -435,6 +444,7 @@ func TestAppliesAreOneByOne(t *testing.T) {
 
 // TestStopReason: why everything stops is told to every agent, so it is short and hides secrets; who asked may be gone.
 func TestStopReason(t *testing.T) {
+	ktest.Long(t)
 	s := spineForTest(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -455,6 +465,7 @@ func TestStopReason(t *testing.T) {
 
 // TestBudgetsOfManyCalls: of more receipts than one answer of the index holds, each counts once.
 func TestBudgetsOfManyCalls(t *testing.T) {
+	ktest.Long(t)
 	home := filepath.Join(t.TempDir(), "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
@@ -480,6 +491,7 @@ func TestBudgetsOfManyCalls(t *testing.T) {
 // TestStockKeepsTheRules: packs come and go under the rules in force, which name what is new only after it came; packs without
 // what they name are refused, and then nothing changes.
 func TestStockKeepsTheRules(t *testing.T) {
+	ktest.Long(t)
 	catalog, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
 		t.Fatal(err)

@@ -19,11 +19,13 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/gateway"
+	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 )
 
 // TestLoreAmongMany: a lore that is written while others note lacks nothing that stands before it.
 func TestLoreAmongMany(t *testing.T) {
+	ktest.Long(t)
 	dir := filepath.Join(t.TempDir(), "ledger")
 	l, s := openLog(t, dir, 6000)
 	ctx, stop := context.WithCancel(t.Context())
@@ -67,6 +69,7 @@ func TestLoreAmongMany(t *testing.T) {
 // TestLoreWhenASegmentBegins: a gateway that runs writes down what it remembers when its ledger's first segment is full,
 // and the next one needs no other.
 func TestLoreWhenASegmentBegins(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	y.must(y.program, "run", "system.echo", "-i", "message=first") // pins a program
 	y.must(y.program, "gateway", "stop")

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs every verb for real: a gateway of its own per script, real cages, a real ledger.
 func TestScripts(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git")
 	heedInterrupts()
 	testscript.Run(t, testscript.Params{

@@ -17,6 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+
+	"bailey/internal/ktest"
 )
 
 // speaksOtherwise are the verbs whose stdout is somebody else's, with --json too, and whose it is; and what no script can have.
@@ -43,6 +45,8 @@ func verbOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPa
 // TestEveryVerbSpeaksJSON: some script has each verb succeed with --json, most of them json.txtar, or the verb is named with the reason why it
 // cannot. A verb that cannot read its own words says so in the same shape as every other.
 func TestEveryVerbSpeaksJSON(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	root := (&app{}).root()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

@@ -7,12 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // TestStartsLight: every call of a shim, a client and a cage starts this program, so no package it links
 // may take more than 0.3 ms to initialise. The least of several runs counts, which a busy machine does
 // not change.
 func TestStartsLight(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	const most, runs = 0.3, 10 // ms
 	program := filepath.Join(t.TempDir(), "bailey")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {

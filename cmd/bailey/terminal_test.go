@@ -131,6 +131,8 @@ func pty(t *testing.T) (master, slave *os.File) {
 
 // TestSlowLooksSayWhy: on a terminal, and nowhere else, a long answer and a long reading say so.
 func TestSlowLooksSayWhy(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	master, slave := pty(t)
 	s := &screen{asked: make(chan struct{})}
 	go s.watch(master)

@@ -125,6 +125,8 @@ func (y *yard) open() int {
 // TestScreen: in a real terminal a question rings and is shown whole; Escape and Enter do not grant it, y does, and the
 // call goes on.
 func TestScreen(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.asks(asksForDates)
 	w := y.window("", "tui")
@@ -176,6 +178,8 @@ func TestScreen(t *testing.T) {
 
 // TestScreenDenies: what is asked again is compared with what the ledger has of the last time, and a denial says why.
 func TestScreenDenies(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	y.asks(asksForDates)
 	ask := func() (*exec.Cmd, *bytes.Buffer) {
@@ -224,6 +228,8 @@ func needsKeygen(t *testing.T) {
 
 // TestScreenSigns: a key with a passphrase signs; ssh-keygen asks for it where the screen was.
 func TestScreenSigns(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	needsKeygen(t)
 	y := newYard(t)
 	y.asks(strings.ReplaceAll(asksForDates, "count=1", "role=sre,count=1"))
@@ -290,6 +296,8 @@ func (w *window) program() process {
 
 // TestScreenEnds: a signal leaves the terminal as it was, and a terminal that is gone ends the program.
 func TestScreenEnds(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	w := y.window("", "tui")
 	w.sees("[1 inbox]")
@@ -307,6 +315,8 @@ func TestScreenEnds(t *testing.T) {
 
 // TestScreenWithoutGateway: a gateway that ended is said, and r starts another.
 func TestScreenWithoutGateway(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	y := newYard(t)
 	w := y.window("", "tui")
 	w.sees("[1 inbox]")

@@ -69,6 +69,8 @@ func (f forgetful) Decide(r bailey.Request) bailey.Decision {
 // TestAttackUncaged: a pack that says isolation none, under rules that were written without a thought of that, does nothing. What
 // stops it is that policy looks for the waiver: without that look the same call does whatever its user can.
 func TestAttackUncaged(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rules  string
 		broken bool
@@ -114,6 +116,7 @@ func TestAttackUncaged(t *testing.T) {
 // TestUncagedKeepsWhatNeedsNoCage: through the whole gate it has none of the gateway's environment, what it writes is cut, and
 // when its time is up nothing of its session is left.
 func TestUncagedKeepsWhatNeedsNoCage(t *testing.T) {
+	ktest.Long(t)
 	t.Setenv("BAILEY_TEST_OUTSIDE", "seen")
 	s, yard := newDesk(t, openRule)
 	sh := func(line string) bailey.Result {

@@ -13,6 +13,8 @@ import (
 // TestConfinedIsTried: in a real cage every way out is tried and found closed; outside, with all that says otherwise, none is
 // believed.
 func TestConfinedIsTried(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "landlock", "seccomp")
 	y := newYard(t)
 	dir, err := os.MkdirTemp("", "bailey-wall-") // the cage's user reaches it, unlike the test's own

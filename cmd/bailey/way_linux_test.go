@@ -82,6 +82,8 @@ func (o *office) outside(settings gateway.Network) (heard *[]string) {
 
 // TestHTTPGet: a page is fetched from the host of its url and from no other, and who was refused is told.
 func TestHTTPGet(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	o := officeOf(t, packs.FS)
 	heard := o.outside(gateway.Network{})
 	get := func(url string) bailey.Result { return o.call("http.get", map[string]any{"url": url}) }

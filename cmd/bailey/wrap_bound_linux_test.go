@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 // TestWrapEventsFit: whatever names an agent makes and whatever words it sends, what is said of it fits an entry, and so it is said.
 func TestWrapEventsFit(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	const room = audit.MaxLine - 4<<10 // of the entry about it
 	fits := func(what string, v any) {
 		t.Helper()

@@ -17,6 +17,8 @@ import (
 
 // TestWrapClaude: the real agent starts inside the wall, finds Bailey's server, talks to its model, and ends.
 func TestWrapClaude(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	ktest.Require(t, "userns", "netns", "landlock", "claude", "git")
 	var offered []string
 	model := httptest.NewServer(&scripted.Model{Say: func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {

@@ -87,6 +87,8 @@ func pour(t *testing.T, path, text string) {
 
 // TestGitWrites commits and pushes through the whole gate, in the full cage.
 func TestGitWrites(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s, yard := writer(t)
 	repo, target := filepath.Join(yard, "a repo"), filepath.Join(yard, "a target")
 	plain(t, yard, "init", "-q", "-b", "main", repo)
@@ -154,6 +156,8 @@ func owned(t *testing.T, dir string) {
 // TestHostileWrites commits in, and pushes from and to, every hostile repository through the whole gate: nothing of
 // theirs runs, and the work is done all the same. What only the cage stops must be live without it.
 func TestHostileWrites(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
 	s, yard := writer(t)
 	for _, r := range append(hostile.Commits(t, filepath.Join(yard, "c")), hostile.Pushes(t, filepath.Join(yard, "p"))...) {
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
