@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // Follow comes to the head and root that verification comes to, and sees every byte that changed.
 func TestFollow(t *testing.T) {
+	ktest.Long(t)
 	b := day(t, 1)
 	var head Head
 	var tree Tree

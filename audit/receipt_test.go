@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // portable returns the receipt of id under a checkpoint that the log's key of that number signed.
@@ -56,6 +57,7 @@ func TestReceiptTravels(t *testing.T) {
 
 // Every bit of a receipt counts.
 func TestEveryBitOfAReceipt(t *testing.T) {
+	ktest.Long(t)
 	b := day(t, 1)
 	text := b.portable("r-open", b.sign(6, 1), 6)
 	if _, err := VerifyReceipt(text, b.trust(1)); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"bailey/internal/ktest"
 )
 
 // The vectors were made by an encoder that shares no code with this package.
@@ -85,6 +87,7 @@ func TestReport(t *testing.T) {
 
 // Case 11: one byte is changed; verification names the entry that it stands in.
 func TestEveryByteCounts(t *testing.T) {
+	ktest.Long(t)
 	good := read(t, "good.jsonl")
 	for i := range good {
 		for bit := range 8 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestLimitOfAFrame: what has exactly the most bytes, or depth, goes through, and one more does not, in neither direction.
@@ -210,6 +211,7 @@ func TestChain(t *testing.T) {
 
 // TestFramesCostLittle: a value takes a hundred times the bytes that it stands in, so what counts is how many there are.
 func TestFramesCostLittle(t *testing.T) {
+	ktest.Long(t)
 	fill := func(value string) []byte {
 		head, tail := `{"hook_event_name":"PostToolUse","session_id":"s-1","cwd":"/","toolName":"a.b","toolInput":{},"toolResult":[`, `0]}`
 		return []byte(head + strings.Repeat(value+",", (MaxFrame-len(head)-len(tail))/(len(value)+1)) + tail)

@@ -3,10 +3,13 @@ package pack
 import (
 	"slices"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // TestQuestions: of what people ask, in their words, the capability that answers is among the first three.
 func TestQuestions(t *testing.T) {
+	ktest.Long(t)
 	c := builtin(t)
 	for question, want := range map[string]string{
 		"show me what changed":                      "git.diff",

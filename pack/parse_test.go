@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // sample is a pack with one capability; tests replace parts of it.
@@ -280,6 +281,7 @@ func TestParseReportsAllAtOnce(t *testing.T) {
 
 // Hostile bytes end in an error, soon, and without taking the process along.
 func TestParseBounds(t *testing.T) {
+	ktest.Long(t)
 	for name, text := range map[string]string{
 		"empty":         "",
 		"huge":          sample + strings.Repeat("#", maxFile),

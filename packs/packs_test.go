@@ -113,6 +113,7 @@ func look(t *testing.T, r hostile.Repository, check func(id bailey.CapabilityID,
 }
 
 func TestHostile(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	for _, r := range hostile.Repositories(t, t.TempDir()) {
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
@@ -135,6 +136,7 @@ func TestHostile(t *testing.T) {
 
 // What is called dead must be, or the table of attacks lacks it.
 func TestDead(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	r := hostile.Inert(t, t.TempDir())
 	for _, control := range [][]string{{"status"}, {"log", "-p"}, {"diff"}, {"show"}, {"branch", "--list", "-vv"}} {

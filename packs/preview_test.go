@@ -123,6 +123,7 @@ func TestPushElsewhereShowsWhatItPushes(t *testing.T) {
 // TestPushShowsWhatItPushes: the preview names the tips on both sides, what is added and what would be lost, and changes
 // when any of that does.
 func TestPushShowsWhatItPushes(t *testing.T) {
+	ktest.Long(t)
 	src, to, git := repositories(t)
 	was := git(to, "rev-parse", "main")
 	two := commit(t, git, src, "two is\x1b[31m red")
@@ -220,6 +221,7 @@ func TestCommitShowsWhatItCommits(t *testing.T) {
 
 // TestHostilePreviews: nothing in a repository makes a preview run, read or write something else than what it is for.
 func TestHostilePreviews(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	for i, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Pushes(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
 		t.Run(fmt.Sprint(i, " ", strings.ReplaceAll(r.Key, "/", "|")), func(t *testing.T) {
@@ -246,6 +248,7 @@ func TestHostilePreviews(t *testing.T) {
 // TestPushHidesNoCommit: a repository cannot keep what it adds from being shown: not by objects that it borrows, nor in a
 // merge, nor in a crowd.
 func TestPushHidesNoCommit(t *testing.T) {
+	ktest.Long(t)
 	src, to, git := repositories(t)
 	hidden := commit(t, git, src, "hidden")
 	commit(t, git, src, "harmless")

@@ -40,6 +40,7 @@ func TestGitAddsAndSwitches(t *testing.T) {
 
 // TestHostileAdds: nothing in a repository makes git.add or git.switch run something.
 func TestHostileAdds(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
 		if r.Wall != hostile.Options { // which no option stops, and the cage does: TestHostileRepositories

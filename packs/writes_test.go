@@ -40,6 +40,7 @@ func holds(r hostile.Repository) string {
 // TestHostileWrites: each attack on who commits or pushes is live against plain git, and the options stop those
 // that they are said to stop.
 func TestHostileWrites(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	for _, r := range append(hostile.Commits(t, t.TempDir()), hostile.Pushes(t, t.TempDir())...) {
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {

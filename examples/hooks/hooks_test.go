@@ -42,6 +42,7 @@ func ask(t *testing.T, e hook.Event, f hook.OnFailure, program string, env ...st
 var in = hook.Session{ID: "s-1", Dir: "/src"}
 
 func TestTranslate(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3")
 	const said = "Zeig die Änderungen in <main> & \"x\""
 	status, reply := 200, `{"choices":[{"message":{"role":"assistant","content":" Show the changes in <main> \n"}}]}`
@@ -127,6 +128,7 @@ func decode(t *testing.T, frame string) hook.Event {
 }
 
 func TestNotify(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "go")
 	program := filepath.Join(t.TempDir(), "notify")
 	if out, err := exec.Command("go", "build", "-o", program, "./notify").CombinedOutput(); err != nil {
@@ -169,6 +171,7 @@ func TestNotify(t *testing.T) {
 
 // TestGuide runs the program that docs/hooks.md begins with, and loads the file that it shows.
 func TestGuide(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3")
 	text, err := os.ReadFile("../../docs/hooks.md")
 	if err != nil {

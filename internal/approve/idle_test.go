@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestNothingPolls: while a thousand calls wait and nobody answers, nothing looks at the clock, and nothing is written.
 func TestNothingPolls(t *testing.T) {
+	ktest.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		var looks, told atomic.Int64
 		b := &book{}

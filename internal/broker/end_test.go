@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/peer"
 )
 
@@ -78,6 +79,7 @@ func withMintery(t *testing.T, m *mintery, ttl string) *house {
 // TestEndOfALoan: it ends with Return, with its connection, with its time and with the broker; its issuer is told each
 // time, and the journal says why.
 func TestEndOfALoan(t *testing.T) {
+	ktest.Long(t)
 	m := newMintery()
 	m.until = time.Now().Add(time.Hour)
 	h := withMintery(t, m, "1h")

@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ktest"
 )
 
 func rootOf(text string) string {
@@ -290,6 +291,7 @@ func TestHostileKeys(t *testing.T) {
 
 // TestManyKeys: a uid has so many keys, and no more.
 func TestManyKeys(t *testing.T) {
+	ktest.Long(t)
 	h := newHouse(t, table())
 	for range maxKeys {
 		h.key()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestAttackRepository: git takes a directory for a repository that has no .git, and starts what its config says. A
@@ -101,6 +102,7 @@ func TestAttackLetters(t *testing.T) {
 
 // TestAttackLength: a path that no system opens is not looked for, part by part.
 func TestAttackLength(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	long := strings.Repeat("a/", 30<<10)
 	begun := time.Now()

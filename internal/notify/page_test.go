@@ -69,6 +69,7 @@ func verifiers(t *testing.T) map[string]func(key string, id, at, signature, body
 
 // TestPageVerifies: what docs/notify.md shows verifies what is sent, and nothing else.
 func TestPageVerifies(t *testing.T) {
+	ktest.Long(t)
 	for program, verify := range verifiers(t) {
 		t.Run(program, func(t *testing.T) {
 			ktest.Require(t, program)

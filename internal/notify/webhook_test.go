@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // fixed is a key that a receiver knows too.
@@ -154,6 +155,7 @@ func TestNoRedirect(t *testing.T) {
 
 // TestHangs: a receiver that never answers, or never ends its answer, costs a bounded time and no memory.
 func TestHangs(t *testing.T) {
+	ktest.Long(t)
 	quick := func(c *Config) { c.Patience = 200 * time.Millisecond }
 	t.Run("never answers", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/pack"
 )
 
@@ -29,6 +30,7 @@ var hostile = map[string]string{
 
 // TestHostileHelp: what foreign text is made of may be wrong, but it is a pack or an error.
 func TestHostileHelp(t *testing.T) {
+	ktest.Long(t)
 	for name, text := range hostile {
 		t.Run(name, func(t *testing.T) { sound(t, "x", text, text) })
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"bailey/internal/ktest"
 )
 
 // texts are records of the corpus, and what is harder on a stream: escapes, UTF-16, CRLF, layers, long values.
@@ -148,6 +150,7 @@ func randomText(r *rand.Rand) string {
 }
 
 func TestRulesSplitRandom(t *testing.T) {
+	ktest.Long(t)
 	rules := ruled(t)
 	r := rand.New(rand.NewPCG(*seed, 12))
 	for range *rounds {

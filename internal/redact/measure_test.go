@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // mixed returns n bytes of what machines write: system and access logs, JSON, code, listings, builds, a little
@@ -137,6 +139,7 @@ func BenchmarkHostile(b *testing.B) {
 
 // TestMemory: what a Writer holds does not depend on how much goes through it.
 func TestMemory(t *testing.T) {
+	ktest.Long(t)
 	held := func(text []byte) int {
 		w := ruled(t).NewTable().Writer(discard{})
 		most := 0
@@ -164,6 +167,7 @@ func TestMemory(t *testing.T) {
 // TestHostile: memory does not grow with the text, and no text makes redaction more than some hundred times slower
 // than an ordinary one.
 func TestHostile(t *testing.T) {
+	ktest.Long(t)
 	rules, err := Compile(Config{Patterns: []Pattern{{Category: "TICKET", Regexp: `T-\d+`}}})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 const secret = "s3cr3t/V+lue?x=é&\"q\" ~"
@@ -164,6 +166,7 @@ func TestShort(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
+	ktest.Long(t)
 	table := NewTable()
 	var in strings.Builder
 	for i := range MaxEntries + 50 {

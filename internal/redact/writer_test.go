@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // learned returns a table whose secrets overlap each other, the marks and the key blocks.
@@ -77,6 +79,7 @@ var atoms = []string{
 }
 
 func TestSplit(t *testing.T) {
+	ktest.Long(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		var in strings.Builder

@@ -134,6 +134,7 @@ func TestRefusals(t *testing.T) {
 
 // TestRSA: SHA-1 is refused, and so is a signature shorter than its key, which the library would accept.
 func TestRSA(t *testing.T) {
+	ktest.Long(t)
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 var update = flag.Bool("update", false, "write testdata and docs/tui anew")
@@ -103,6 +104,7 @@ func TestHostile(t *testing.T) {
 
 // TestWhole: whatever the size, all of a question can be scrolled to, in words and in its text.
 func TestWhole(t *testing.T) {
+	ktest.Long(t)
 	long := strings.Repeat("a-very-long-branch/", 40) + "end"
 	for _, size := range [][2]int{{100, 30}, {80, 24}, {40, 10}, {20, 5}, {12, 3}} {
 		s := sit(t, nil, push("a-1", long, noon))
@@ -256,6 +258,7 @@ func fits(t *testing.T, s *table) {
 
 // TestAnySize: every scene at every size is exactly as large as the terminal.
 func TestAnySize(t *testing.T) {
+	ktest.Long(t)
 	for _, c := range scenes {
 		for w := 0; w <= 300; w += 1 + w/7 {
 			for h := 0; h <= 100; h += 1 + h/5 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/internal/peer"
 )
 
@@ -43,6 +44,7 @@ func look(ctx context.Context, c *Client) error {
 // TestSlowStartIsSaid: after two seconds a client says why it waits, once, and what the gateway complains
 // of reaches the caller with its hint.
 func TestSlowStartIsSaid(t *testing.T) {
+	ktest.Long(t)
 	c, _ := starter(t, `sleep 2.3; printf '{"kind":"conflict","message":"damaged","hint":"restore it"}\0' >&3`)
 	var said []string
 	c.Progress = func(s string) { said = append(said, s) }

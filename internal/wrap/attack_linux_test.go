@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestMovesNothingOutside: who still works in the project can put links where directories were when the walk saw them. What
@@ -98,6 +99,7 @@ func TestQuarantineOfAwkwardNames(t *testing.T) {
 
 // TestGuardedOfManyAndDeep: at the end nothing is too much, and what is too deep is said.
 func TestGuardedOfManyAndDeep(t *testing.T) {
+	ktest.Long(t)
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	r, home := begin(t, s, project, false)
 	for i := range 3000 {
@@ -217,6 +219,7 @@ func TestKeptHomeStaysOfUse(t *testing.T) {
 // TestRecordsAreWhole: whoever looks for runs that were killed finds a record that is written or none, and those of a directory
 // above or below too, for they are of the same files.
 func TestRecordsAreWhole(t *testing.T) {
+	ktest.Long(t)
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, "sub/x")
 	if err := own(s.in("runs")); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // TestGuardedWhereGitLooks: a repository whose objects lie elsewhere, and what is below the directories that git has of its
@@ -19,6 +21,7 @@ func TestGuardedWhereGitLooks(t *testing.T) {
 }
 
 func TestNewIsQuick(t *testing.T) {
+	ktest.Long(t)
 	var now []string
 	for i := range 200000 {
 		now = append(now, fmt.Sprintf("d%07d/.envrc", i))
