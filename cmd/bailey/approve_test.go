@@ -24,7 +24,6 @@ import (
 	"bailey/internal/policy"
 	"bailey/internal/wire"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // fields are bytes, each behind its length (RFC 4251, section 5).
@@ -87,7 +86,7 @@ type asking struct {
 func askingFor(t *testing.T, rules string) asking {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,6 @@ import (
 	"bailey"
 	"bailey/internal/ledger"
 	"bailey/internal/wire"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // completionPatience bounds how long a shell waits for words while somebody types; completionTimeout names the variable that says
@@ -107,7 +105,7 @@ func (a *app) capabilityWords(ctx context.Context) (words []string) {
 		}
 		return words
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return nil
 	}
@@ -152,7 +150,7 @@ func (a *app) schemaOf(ctx context.Context, id string) json.RawMessage {
 	if c, ok := known[capability](ctx, a, wire.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
 		return c.InputSchema
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return nil
 	}

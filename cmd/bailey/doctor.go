@@ -14,8 +14,6 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // finding is one thing that the doctor tried.
@@ -147,7 +145,7 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 	for _, l := range j.Diagnose(ctx) {
 		cages = append(cages, newCageFinding(l))
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return cages, append(tools, wrong("packs", missing, "read the built-in packs", err))
 	}

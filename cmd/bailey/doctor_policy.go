@@ -7,8 +7,6 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/wire"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // examinePolicy tells whether the policy that was applied last can be used, and whether its files still say the same.
@@ -46,7 +44,7 @@ func standIn(home wire.Home, s *status) error {
 	if err != nil {
 		return err
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return err
 	}

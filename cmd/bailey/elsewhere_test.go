@@ -16,8 +16,6 @@ import (
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/internal/wire"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // TestSandboxDisabled: on a platform without a cage each of these says so when it starts, and nowhere else does.
@@ -80,7 +78,7 @@ func fixedRules(e *policy.Engine) *rulebook {
 func TestToolsThatMayRun(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

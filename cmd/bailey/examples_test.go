@@ -11,8 +11,6 @@ import (
 	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 var (
@@ -39,7 +37,7 @@ func TestExamples(t *testing.T) {
 	if len(dirs) < 3 {
 		t.Fatalf("only %d examples found: this test is not reading them", len(dirs))
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

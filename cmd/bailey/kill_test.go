@@ -16,8 +16,6 @@ import (
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 const asksForDates = `
@@ -31,7 +29,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	ktest.Require(t, "userns", "netns", "git")
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,12 @@ import (
 
 	"bailey"
 	"bailey/internal/broker"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // TestWantsCanBeLent: the broker bars variables that say what a tool loads or runs, whoever wrote the manifest. None of the built-in
 // packs' is among them, or its calls could never be lent anything.
 func TestWantsCanBeLent(t *testing.T) {
-	all, err := pack.LoadBuiltin(packs.FS)
+	all, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/wire"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // packBook answers for the home's packs and keys, inside the gateway.
@@ -272,7 +271,7 @@ func (b *packBook) uninstall(ctx context.Context, q wire.Query, from bailey.Call
 }
 
 func notInstalled(name string) error {
-	c, err := pack.LoadBuiltin(packs.FS)
+	c, err := builtIn()
 	if err == nil && c.Pack(name) != nil {
 		return &bailey.Error{Kind: bailey.Conflict, Message: name + " ships with Bailey, and stays", Hint: "a rule of policy can forbid what it does"}
 	}

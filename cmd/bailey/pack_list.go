@@ -14,7 +14,6 @@ import (
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // The looks of list and show.
@@ -65,7 +64,7 @@ func newPackRow(p *pack.Pack, source string, in installedPack) packRow {
 
 // rows are the built-in packs and those that are installed, each verified now.
 func (b *packBook) rows() (rows packRows, all []*pack.Pack, err error) {
-	c, err := pack.LoadBuiltin(packs.FS)
+	c, err := builtIn()
 	if err != nil {
 		return rows, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bailey"
@@ -217,9 +218,12 @@ func namesIn(dir string) (names []string) {
 	return names
 }
 
+// builtIn is the packs that are part of this program. They are read once: each install asks for them, and each refusal of one.
+var builtIn = sync.OnceValues(func() (*pack.Catalog, error) { return pack.LoadBuiltin(packs.FS) })
+
 // openCatalog is the built-in packs and those of the home. One that cannot stand beside the others is left out.
 func openCatalog(home wire.Home, l lorePacks) (*pack.Catalog, []packFinding, error) {
-	c, err := pack.LoadBuiltin(packs.FS)
+	c, err := builtIn()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,8 +14,6 @@ import (
 	"bailey/internal/policy"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // checked is a policy that would do.
@@ -62,7 +60,7 @@ func (a *app) checkPolicy(args []string) (c checked, err error) {
 	if err != nil {
 		return c, err
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return c, err
 	}

@@ -11,8 +11,6 @@ import (
 	"bailey"
 	"bailey/internal/policy"
 	"bailey/internal/terminal"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // maxImport bounds a file of lists; policy says so again, in words.
@@ -79,7 +77,7 @@ func importLists(files []string) (made policy.Import, err error) {
 		}
 		lists = append(lists, l)
 	}
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		return made, err
 	}

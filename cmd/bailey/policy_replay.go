@@ -17,7 +17,6 @@ import (
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // stretch is the part of the past that is looked at.
@@ -64,7 +63,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 			if err != nil {
 				return err
 			}
-			catalog, err := pack.LoadBuiltin(packs.FS)
+			catalog, err := builtIn()
 			if err != nil {
 				return err
 			}

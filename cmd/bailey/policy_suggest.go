@@ -8,8 +8,6 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
-	"bailey/pack"
-	"bailey/packs"
 )
 
 // suggestion is what `policy suggest` says.
@@ -34,7 +32,7 @@ A rule names the capability, who called it and in which cage, the directories, a
 Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
 		Example: "  bailey policy suggest --since 7d\n  bailey policy suggest --since 7d -o policy/suggested.cedar",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			catalog, err := pack.LoadBuiltin(packs.FS)
+			catalog, err := builtIn()
 			if err != nil {
 				return err
 			}

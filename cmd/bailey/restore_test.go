@@ -260,7 +260,7 @@ func TestGivenBackStaysHidden(t *testing.T) {
 
 // TestBuiltInAcceptsSecretOfKnownKinds: a category nobody finds would be an input that nobody can fill.
 func TestBuiltInAcceptsSecretOfKnownKinds(t *testing.T) {
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

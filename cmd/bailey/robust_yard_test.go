@@ -28,9 +28,9 @@ import (
 // await waits for something that another process does.
 func (y *yard) await(what string, done func() bool) {
 	y.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			y.t.Fatalf("%s: waited 30 s for nothing; outcomes %v", what, y.tally())
+			y.t.Fatalf("%s: waited %v for nothing; outcomes %v", what, patience, y.tally())
 		}
 	}
 }

@@ -27,13 +27,12 @@ import (
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
-	"bailey/packs"
 )
 
 // bookForTest is a rulebook in a home of its own, and what it noted.
 func bookForTest(t *testing.T, last appliedPolicy) (*rulebook, *[]appliedPolicy) {
 	t.Helper()
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,7 +491,7 @@ func TestBudgetsOfManyCalls(t *testing.T) {
 // what they name are refused, and then nothing changes.
 func TestStockKeepsTheRules(t *testing.T) {
 	ktest.Long(t)
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
 	"bailey/pack"
-	"bailey/packs"
 	"bailey/packs/hostile"
 )
 
@@ -27,7 +26,7 @@ when { context.cage == "full" && context.writes };`
 func writer(t *testing.T) (s *stack, yard string) {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "git", "sh")
-	catalog, err := pack.LoadBuiltin(packs.FS)
+	catalog, err := builtIn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,16 @@ func TestTableIsDocumented(t *testing.T) {
 	}
 }
 
+// TestTextsStandOnce: every row can be applied, whether it is due or not.
+func TestTextsStandOnce(t *testing.T) {
+	for _, b := range broken {
+		text, err := os.ReadFile(filepath.Join("../..", b.file))
+		if n := strings.Count(string(text), b.old); err != nil || n != 1 {
+			t.Errorf("%s: %q stands %d times in %s, want once; %v", b.law, b.old, n, b.file, err)
+		}
+	}
+}
+
 // TestBrokenGates lives the hours that must notice with each broken gate, and wants them to end badly. The installed program
 // is built from the tree with the broken file laid over it; nothing on disk changes. The same hours with the gate as it is
 // end well: that is TestDayInPieces.

@@ -276,6 +276,16 @@ func TestTableIsDocumented(t *testing.T) {
 	}
 }
 
+// TestTextsStandOnce: every row can be applied, whether it is due or not.
+func TestTextsStandOnce(t *testing.T) {
+	for _, m := range mutations {
+		text, err := os.ReadFile(filepath.Join("../..", m.file))
+		if n := strings.Count(string(text), m.old); err != nil || n != 1 {
+			t.Errorf("%s: %q stands %d times in %s, want once; %v", m.law, m.old, n, m.file, err)
+		}
+	}
+}
+
 // table is this file.
 const table = "test/mutation/mutation_test.go"
 
