@@ -16,9 +16,9 @@ import (
 
 // TestAThousandWait: of a thousand calls that wait those that find a place are goroutines that nothing wakes but an answer, and
 // the others are parked, in less than 100 MB; a thousand that are parked are none, and hold no descriptor. All of them are questions that can be answered.
+// It counts what is in this process, and so runs beside no other test.
 func TestAThousandWait(t *testing.T) {
 	ktest.Long(t)
-	t.Parallel()
 	ktest.Require(t, "userns", "netns")
 	for name, patience := range map[string]time.Duration{"waiting": time.Hour, "parked": 0} {
 		t.Run(name, func(t *testing.T) {

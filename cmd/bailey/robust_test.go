@@ -77,8 +77,9 @@ func TestServeStdinCloses(t *testing.T) {
 		cmd.Dir, cmd.Stdin = y.repo, strings.NewReader(input)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
-		if err := cmd.Run(); err != nil || stderr.Len() > 0 {
-			t.Errorf("%s: %v %s", name, err, &stderr)
+		err := cmd.Run() // on a busy machine it says that it is starting a gateway
+		if said := strings.ReplaceAll(stderr.String(), "bailey: starting the gateway; it verifies its ledger first\n", ""); err != nil || said != "" {
+			t.Errorf("%s: %v %s", name, err, said)
 		}
 	}
 	s := y.serve(dir)

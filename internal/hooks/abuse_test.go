@@ -16,6 +16,15 @@ import (
 // both asks a hook that fails, once with each onFailure and once without.
 func (y *yard) both(t *testing.T, h hook.Hook, e hook.Event, reason string) {
 	t.Helper()
+	for _, wrong := range y.wrong(t, h, e, reason) {
+		t.Error(wrong)
+	}
+}
+
+// wrong is what both has to complain of.
+func (y *yard) wrong(t *testing.T, h hook.Hook, e hook.Event, reason string) (all []string) {
+	t.Helper()
+	complain := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	h.Event = e.Name()
 	ways := map[hook.OnFailure]hook.Effect{hook.Block: hook.Blocked, hook.Pass: hook.Failed, "": hook.Failed}
 	if h.Event == hook.OnPreToolUse {
@@ -25,27 +34,29 @@ func (y *yard) both(t *testing.T, h hook.Hook, e hook.Event, reason string) {
 		h.OnFailure = f
 		y.hooks = []hook.Hook{h}
 		y.Forget("")
-		o, all := y.Ask(t.Context(), e)
-		if o.Effect != want || len(all) != 1 || !strings.Contains(o.Reason, reason) {
-			t.Errorf("onFailure %q at %s: %s %.300q, %d asked; want %s because of %q", f, h.Event, o.Effect, o.Reason, len(all), want, reason)
+		o, asked := y.Ask(t.Context(), e)
+		if o.Effect != want || len(asked) != 1 || !strings.Contains(o.Reason, reason) {
+			complain("onFailure %q at %s: %s %.300q, %d asked; want %s because of %q", f, h.Event, o.Effect, o.Reason, len(asked), want, reason)
 			continue
 		}
-		switch warned := strings.Contains(fmt.Sprint(all[0].Warning), "hook.failed"); {
+		switch warned := strings.Contains(fmt.Sprint(asked[0].Warning), "hook.failed"); {
 		case want == hook.Blocked && (o.Event != nil || warned):
-			t.Errorf("onFailure %q: it goes on: %.100v %.300q", f, o.Event, all[0].Warning)
+			complain("onFailure %q: it goes on: %.100v %.300q", f, o.Event, asked[0].Warning)
 		case want == hook.Failed && (fmt.Sprint(o.Event) != fmt.Sprint(e) || !warned):
-			t.Errorf("onFailure %q: it does not go on as it was, or nobody is warned: %.100v %.300q", f, o.Event, all[0].Warning)
+			complain("onFailure %q: it does not go on as it was, or nobody is warned: %.100v %.300q", f, o.Event, asked[0].Warning)
 		}
 	}
+	return all
 }
 
 // TestAbuse: whatever a hook does instead of answering, onFailure decides, in words that say what it did.
 func TestAbuse(t *testing.T) {
 	ktest.Long(t)
-	y := newYard(t)
+	y := newYardWithin(t, 100*time.Millisecond)
+	begun := filepath.Join(y.home, "state", "begun")
 	for name, c := range map[string]struct{ text, reason string }{
-		"hangs":                   {"sleep 600", "its time was up"},
-		"hangs deaf":              {"trap '' TERM; while :; do sleep 1; done", "its time was up"},
+		"hangs":                   {"printf x >> " + begun + "; sleep 600", "its time was up"},
+		"hangs deaf":              {"trap '' TERM; printf x >> " + begun + "; while :; do sleep 1; done", "its time was up"},
 		"floods":                  {"head -c 104857600 /dev/zero", "more than 1048576 bytes"},
 		"floods stderr":           {"head -c 104857600 /dev/zero >&2; exit 7", "ended with code 7"},
 		"exits early":             {"exit 9", "ended with code 9"},
@@ -62,10 +73,23 @@ func TestAbuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := y.shell(t, c.text+"\n")
-			if strings.HasPrefix(name, "hangs") {
-				h.Timeout = 800 * time.Millisecond
+			if !strings.HasPrefix(name, "hangs") {
+				y.both(t, h, pre(map[string]any{"ref": "main"}), c.reason)
+				return
 			}
-			y.both(t, h, pre(map[string]any{"ref": "main"}), c.reason)
+			h.Write = []string{filepath.Dir(begun)}
+			inMidst(t, func(timeout time.Duration) bool {
+				os.Remove(begun)
+				h.Timeout = timeout
+				wrong := y.wrong(t, h, pre(map[string]any{"ref": "main"}), c.reason)
+				if text, _ := os.ReadFile(begun); string(text) != "xxx" {
+					return false
+				}
+				for _, wrong := range wrong {
+					t.Error(wrong)
+				}
+				return true
+			})
 		})
 	}
 	h := y.shell(t, "exit 9")

@@ -189,19 +189,26 @@ func TestInterpreters(t *testing.T) {
 
 // TestTime: a hook that hangs is asked to end, and ended. With time enough it goes on until whoever asked is gone.
 func TestTime(t *testing.T) {
-	ktest.Long(t)
-	y := newYard(t)
-	state := filepath.Join(y.home, "state")
-	word := "hangs-" + filepath.Base(y.home)
-	h := y.shell(t, fmt.Sprintf("trap 'echo asked > %s/asked' TERM; echo > %[1]s/began; while :; do sh -c 'sleep 0.2; :' %s; done", state, word))
-	h.Write, h.Timeout = []string{state}, 2*time.Second
-	if o, a := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "its time was up") {
-		t.Errorf("%+v %+v", o, a)
-	}
-	comes(t, filepath.Join(state, "asked")) // SIGTERM came before SIGKILL
-	if left := alive(t, word); len(left) > 0 {
-		t.Errorf("%v live on", left)
-	}
+	var y *yard
+	var h hook.Hook
+	var state, word string
+	inMidst(t, func(timeout time.Duration) bool { // which is how long it may take to end, too
+		y = newYardWithin(t, timeout)
+		state, word = filepath.Join(y.home, "state"), "hangs-"+filepath.Base(y.home)
+		h = y.shell(t, fmt.Sprintf("trap 'echo asked > %s/asked' TERM; echo > %[1]s/began; while :; do sh -c 'sleep 0.2; :' %s; done", state, word))
+		h.Write, h.Timeout = []string{state}, timeout
+		o, a := y.try(t, h)
+		if _, err := os.Stat(filepath.Join(state, "asked")); err != nil { // SIGTERM came before SIGKILL
+			return false
+		}
+		if o.Effect != hook.Blocked || !strings.Contains(o.Reason, "its time was up") {
+			t.Errorf("%+v %+v", o, a)
+		}
+		if left := alive(t, word); len(left) > 0 {
+			t.Errorf("%v live on", left)
+		}
+		return true
+	})
 	os.Remove(filepath.Join(state, "began"))
 	h.Timeout = hook.MaxTimeout
 	ctx, cancel := context.WithCancel(t.Context())
@@ -346,7 +353,7 @@ func TestNothingIsLeft(t *testing.T) {
 	y := newYard(t)
 	word := "stays-" + filepath.Base(y.home)
 	state := filepath.Join(y.home, "state")
-	h := y.shell(t, fmt.Sprintf("rm -f %s/began; setsid sh -c 'echo > %[1]s/began; sleep 600; :' %s & until [ -e %[1]s/began ]; do sleep 0.05; done; exit 0", state, word))
+	h := y.shell(t, fmt.Sprintf("rm -f %s/began; setsid sh -c 'echo > %[1]s/began; while :; do sleep 0.2; done' %s & until [ -e %[1]s/began ]; do sleep 0.05; done; exit 0", state, word))
 	h.Write = []string{state}
 	if o, a := y.try(t, h); o.Effect != hook.Kept {
 		t.Errorf("%+v", a)

@@ -25,6 +25,12 @@ const folder = "hooks"
 
 func newYard(t testing.TB) *yard {
 	t.Helper()
+	return newYardWithin(t, 0)
+}
+
+// newYardWithin is newYard where hooks have so much time to end once they were asked to; zero is what they have anyway.
+func newYardWithin(t testing.TB, grace time.Duration) *yard {
+	t.Helper()
 	if os.Getenv("BAILEY_HOOKS_LESSER") == "" {
 		ktest.Require(t, "userns", "netns")
 	}
@@ -37,7 +43,7 @@ func newYard(t testing.TB) *yard {
 	}
 	t.Cleanup(func() { os.RemoveAll(home) })
 	os.Chmod(home, 0o755)
-	j, err := jail.New(jail.Config{Mask: []string{filepath.Join(home, ".ssh")}})
+	j, err := jail.New(jail.Config{Mask: []string{filepath.Join(home, ".ssh")}, Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +60,7 @@ func newYard(t testing.TB) *yard {
 	y := &yard{home: home}
 	y.Dispatcher = New(Config{
 		Applied: func() hook.Config { return hook.Config{Hooks: y.hooks} },
-		Cages:   j, Bare: jail.Uncaged{},
+		Cages:   j, Bare: jail.Uncaged{Grace: grace},
 		Environ: func() []string {
 			return []string{"HOME=" + home, "USER=somebody", "SECRET=of the user's", "LISTED=passes"}
 		},
@@ -95,6 +101,18 @@ func (y *yard) try(t testing.TB, h hook.Hook) (hook.Outcome, Asked) {
 	return o, all[0]
 }
 
+// inMidst has a hook's time be up in the midst of it, and tries again with twice the time where it had not come as far as it should by
+// then: on a busy machine that takes long, and says nothing.
+func inMidst(t testing.TB, try func(timeout time.Duration) (begun bool)) {
+	t.Helper()
+	for timeout := 150 * time.Millisecond; timeout < 2*time.Minute; timeout *= 2 {
+		if try(timeout) {
+			return
+		}
+	}
+	t.Error("no hook came as far before its time was up")
+}
+
 // alive are processes with a word among their arguments, seen from outside.
 func alive(t testing.TB, word string) (pids []int) {
 	t.Helper()
@@ -115,11 +133,10 @@ func alive(t testing.TB, word string) (pids []int) {
 // comes waits for a file.
 func comes(t testing.TB, path string) {
 	t.Helper()
-	for range 2000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("%s never came", path)
 }

@@ -288,7 +288,7 @@ func TestHostileText(t *testing.T) {
 		}
 		e.Decide(push())
 		e.Explain(push())
-		if d := time.Since(start); d > 20*time.Second {
+		if d := time.Since(start); d > 2*time.Minute { // a second, unless it grows with the square
 			t.Errorf("%s took %v", name, d)
 		} else if testing.Verbose() {
 			t.Logf("%s: %v", name, d)

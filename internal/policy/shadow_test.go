@@ -97,7 +97,7 @@ func TestLoadTime(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Log(took)
-	if took > 20*time.Second {
+	if took > 2*time.Minute { // seconds, unless each rule is held against each other
 		t.Errorf("took %v", took)
 	}
 }

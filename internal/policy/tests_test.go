@@ -228,7 +228,7 @@ func TestHostileTests(t *testing.T) {
 		_, err := ParseTests(Source{"t.yaml", []byte(text)})
 		took := time.Since(start)
 		t.Logf("%s: %v, %.100v", name, took, err)
-		if took > 20*time.Second {
+		if took > 2*time.Minute { // a second, unless it grows with the square
 			t.Errorf("%s took %v", name, took)
 		}
 		if err != nil && len(err.Error()) > 4096 {
