@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,10 @@ import (
 // known of Apple's and are tested as text: nobody has yet tried to break out of one, and what has not been
 // tried is not claimed.
 type bare struct {
-	path     string   // PATH: where commands are found, and what the tool gets
-	mask     []string // canonical: what no call is given
-	seatbelt string   // sandbox-exec(1); "" where there is none
+	path     string        // PATH: where commands are found, and what the tool gets
+	mask     []string      // canonical: what no call is given
+	seatbelt string        // sandbox-exec(1); "" where there is none
+	grace    time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
 }
 
 // bareRun is a planned job.
@@ -44,6 +46,7 @@ type bareRun struct {
 	lent    []string // names that join it at the start
 	dir     string   // "" is HOME
 	timeout time.Duration
+	grace   time.Duration // between SIGTERM and SIGKILL
 	places  []bailey.Place
 	cpu     time.Duration // of a run that has ended
 	started atomic.Bool
@@ -58,6 +61,7 @@ func barely(cfg Config) (b *bare, err error) {
 	if b, err = newBare(cfg); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "where the system's programs are cannot be told", Err: err}
 	}
+	b.grace = cfg.Grace
 	return b, nil
 }
 
@@ -73,7 +77,7 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &bareRun{env: env, lent: job.EnvNames, dir: job.Dir, timeout: job.Timeout, places: slices.Clone(job.Places),
+	r := &bareRun{env: env, lent: job.EnvNames, dir: job.Dir, timeout: job.Timeout, grace: cmp.Or(b.grace, DefaultGrace), places: slices.Clone(job.Places),
 		argv: append([]string{job.Command}, job.Args...)}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout

@@ -36,7 +36,7 @@ func bareEnded(cmd *exec.Cmd) {
 // a group none is missed that forks meanwhile (kill(2)). SIGKILL is sent until none of them lives, for as long as others
 // could hold a call up; what began a session of its own (setsid(2)) is not found.
 func bareSession(id int, s syscall.Signal) {
-	for end := time.Now().Add(bareGrace); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(DefaultGrace); ; time.Sleep(time.Millisecond) {
 		groups := bareGroups(id)
 		for _, g := range groups {
 			syscall.Kill(-g, s)

@@ -18,6 +18,7 @@ import (
 // TestLinuxNeverRunsBare: no file that Linux builds names anything of the runners without a cage, but for the
 // files of those runners, so nothing in this room can come to choose one. And what New returns builds cages.
 func TestLinuxNeverRunsBare(t *testing.T) {
+	ktest.Long(t)
 	if Bare {
 		t.Error("Linux says that it has no cage")
 	}

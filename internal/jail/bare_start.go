@@ -11,10 +11,8 @@ import (
 	"bailey"
 )
 
-const (
-	bareGrace = time.Second // between SIGTERM and SIGKILL
-	bareDrain = time.Second // for output still in the pipes when nothing of the run lives
-)
+// bareDrain is the time for output still in the pipes when nothing of the run lives.
+const bareDrain = time.Second
 
 // bareNever is the exit of a program that did not run.
 var bareNever = bailey.Exit{Code: bailey.NeverRan}
@@ -52,7 +50,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 			r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
 	}()
-	return bareLive(ctx, cmd, r.program.path, r.timeout, s)
+	return bareLive(ctx, cmd, r.program.path, bareTimes{r.timeout, r.grace}, s)
 }
 
 // command is what is executed, sandbox-exec(1) first where there is a profile. The program comes to it by its
@@ -90,8 +88,11 @@ func (r *bareRun) unchanged() error {
 	return nil
 }
 
+// bareTimes are how long a program may run, and how long it may take to end then.
+type bareTimes struct{ timeout, grace time.Duration }
+
 // bareLive starts a program, feeds and drains it, and waits for its end.
-func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.Duration, s bailey.Streams) (bailey.Exit, error) {
+func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTimes, s bailey.Streams) (bailey.Exit, error) {
 	p, err := openBarePipes(cmd, s)
 	if err != nil {
 		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
@@ -103,7 +104,7 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.D
 		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: program + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
 	}
 	p.pump(s)
-	timedOut, cancelled := g.follow(ctx, cmd, timeout)
+	timedOut, cancelled := g.follow(ctx, cmd, times)
 	g.kill()   // whatever it left behind
 	cmd.Wait() // how it ended stands in its state
 	g.release()
@@ -115,13 +116,13 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, timeout time.D
 }
 
 // follow waits until the program has ended, and ends its group when time is up or ctx is done.
-func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) (timedOut, cancelled bool) {
+func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, times bareTimes) (timedOut, cancelled bool) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
 		bareEnded(cmd)
 	}()
-	end := time.NewTimer(timeout)
+	end := time.NewTimer(times.timeout)
 	defer end.Stop()
 	done, kill := ctx.Done(), (<-chan time.Time)(nil)
 	for {
@@ -131,7 +132,7 @@ func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Durat
 		case <-end.C:
 			timedOut = true
 			g.term()
-			kill = time.After(bareGrace)
+			kill = time.After(times.grace)
 		case <-kill:
 			g.kill()
 		case <-done:
@@ -141,7 +142,7 @@ func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, timeout time.Durat
 				continue
 			}
 			g.term()
-			kill = time.After(bareGrace)
+			kill = time.After(times.grace)
 		}
 	}
 }

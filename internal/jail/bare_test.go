@@ -51,6 +51,21 @@ func runBare(t *testing.T, ctx context.Context, b *bare, job bailey.Job, lent []
 	return r
 }
 
+// inMidst runs a call whose time is to be up in the midst of it, and again with twice the time where its tool had not begun by then:
+// on a busy machine that takes long, and says nothing.
+func inMidst(t testing.TB, call func(timeout time.Duration) (begun bool)) {
+	t.Helper()
+	for timeout := 150 * time.Millisecond; timeout < 2*time.Minute; timeout *= 2 {
+		if call(timeout) {
+			return
+		}
+	}
+	t.Error("no tool began before its time was up")
+}
+
+// short is a grace for tools that make no use of it, gentle one for those that end at SIGTERM.
+const short, gentle = 100 * time.Millisecond, 20 * time.Second
+
 func shell(script string) bailey.Job {
 	return bailey.Job{Command: "sh", Args: []string{"-c", script}}
 }
@@ -150,38 +165,56 @@ func TestBareInheritsNothing(t *testing.T) {
 }
 
 func TestBareTimeout(t *testing.T) {
-	ctx := context.Background()
-	meek := shell("sleep 30")
+	hasty, patient := systemBare, systemBare
+	hasty.grace, patient.grace = short, time.Minute
+	meek := shell("sleep 600")
 	meek.Timeout = 100 * time.Millisecond
-	if r := runBare(t, ctx, &systemBare, meek, nil, ""); r.err != nil || r.exit != (bailey.Exit{Code: 143, TimedOut: true}) || r.took > 20*time.Second { // of its own: what is killed ends with 137
+	if r := runBare(t, t.Context(), &patient, meek, nil, ""); r.err != nil || r.exit != (bailey.Exit{Code: 143, TimedOut: true}) || r.took > time.Minute { // of its own: what is killed ends with 137
 		t.Errorf("a program that heeds SIGTERM: %+v, %v after %v", r.exit, r.err, r.took)
 	}
-	stubborn := shell("trap '' TERM; echo up; sleep 30 & wait; wait; wait")
-	stubborn.Timeout = 300 * time.Millisecond
-	r := runBare(t, ctx, &systemBare, stubborn, nil, "")
-	if r.err != nil || !r.exit.TimedOut || r.took > 20*time.Second {
-		t.Errorf("one that does not: %+v, %v after %v", r.exit, r.err, r.took)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	inMidst(t, func(timeout time.Duration) bool {
+		stubborn := shell("trap '' TERM; echo up; sleep 600 & wait; wait; wait")
+		stubborn.Timeout = timeout
+		r := runBare(t, t.Context(), &hasty, stubborn, nil, "")
+		if r.stdout.Len() == 0 {
+			return false
+		}
+		if r.err != nil || r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || r.took < timeout+short || r.took > time.Minute {
+			t.Errorf("one that does not: %+v, %v after %v", r.exit, r.err, r.took)
+		}
+		return true
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	gone := errors.New("the caller went away")
-	time.AfterFunc(2*time.Second, func() { cancel(gone) }) // the trap has to stand by then
-	if r := runBare(t, ctx, &systemBare, shell("trap '' TERM; sleep 30"), nil, ""); r.err != gone || r.exit.Code != 137 || r.took > 10*time.Second {
-		t.Errorf("cancelled: %+v, %v after %v", r.exit, r.err, r.took)
+	planned, err := patient.Plan(ctx, shell("trap '' TERM; echo up; sleep 600"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planned.Close()
+	begin := time.Now()
+	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: onceUp(func() { cancel(gone) })}) // the trap stands by then
+	if took := time.Since(begin); err != gone || exit.Code != 137 || took > time.Minute {
+		t.Errorf("cancelled: %+v, %v after %v", exit, err, took)
 	}
 }
 
+// onceUp is called when a program writes.
+type onceUp func()
+
+func (f onceUp) Write(b []byte) (int, error) { f(); return len(b), nil }
+
 // TestBareLeavesNothing: what a program starts ends with it, as far as it stays in its group.
 func TestBareLeavesNothing(t *testing.T) {
-	r := runBare(t, context.Background(), &systemBare, shell("sleep 300 & echo $!"), nil, "")
+	r := runBare(t, context.Background(), &systemBare, shell("sleep 600 & echo $!"), nil, "")
 	pid, err := strconv.Atoi(strings.TrimSpace(r.stdout.String()))
-	if err != nil || r.err != nil || r.took > 10*time.Second {
+	if err != nil || r.err != nil || r.took > time.Minute {
 		t.Fatalf("%q, %v after %v", r.stdout.String(), r.err, r.took)
 	}
-	for range 100 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = syscall.Kill(pid, 0); err == syscall.ESRCH || zombie(pid) {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Errorf("process %d lives: %v", pid, err)
 }

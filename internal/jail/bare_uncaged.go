@@ -1,29 +1,34 @@
 package jail
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"bailey"
 )
 
 // Uncaged runs what a person took out of the cage by name: with the variables that are listed, pipes for streams, a session of
 // its own that ends with it, and all rights of the gateway's user. No call of an agent may come to it.
-type Uncaged struct{}
+type Uncaged struct {
+	Grace time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
+}
 
 // uncaged is such a run, planned.
 type uncaged struct {
 	job     bailey.Job
 	program string
+	grace   time.Duration
 	started atomic.Bool
 }
 
 // Plan finds the program. What only a cage can hold it refuses.
-func (Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -34,7 +39,7 @@ func (Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &uncaged{job: job, program: program}, nil
+	return &uncaged{job: job, program: program, grace: cmp.Or(u.Grace, DefaultGrace)}, nil
 }
 
 // findUncaged looks a bare name up where a cage would, and takes a path as it is.
@@ -73,5 +78,5 @@ func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	}
 	cmd := &exec.Cmd{Path: r.program, Args: append([]string{r.job.Command}, r.job.Args...), Dir: r.job.Dir,
 		Env: append(r.job.Env[:len(r.job.Env):len(r.job.Env)], lent.Env...)}
-	return bareLive(ctx, cmd, r.program, timeout, s)
+	return bareLive(ctx, cmd, r.program, bareTimes{timeout, r.grace}, s)
 }

@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/internal/jail/battery"
+	"bailey/internal/ktest"
 )
 
 // named are the probes that are open in a cage of a kind only where its receipt names that as lacking: a call in the
@@ -74,6 +75,7 @@ func full(t *testing.T, proc bool) (*Jail, *stage) {
 
 // TestBattery runs every probe in every cage, beside a sibling that left what it could: none may be open.
 func TestBattery(t *testing.T) {
+	ktest.Long(t)
 	for _, c := range cages {
 		t.Run(c.name, func(t *testing.T) {
 			runtime.LockOSThread() // the session keyring is this thread's, which ends with the test
@@ -88,9 +90,7 @@ func TestBattery(t *testing.T) {
 
 // TestBatteryAlone runs the probes that may end their cage, each in one of its own.
 func TestBatteryAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short")
-	}
+	ktest.Long(t)
 	runtime.LockOSThread()
 	for _, c := range cages {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,6 +120,7 @@ func (s *stage) alone(t *testing.T, j *Jail) {
 // TestBatteryOnce: a call in the lesser cage that names no helper executes its program and nothing ever after, by
 // whatever way, not even that program again.
 func TestBatteryOnce(t *testing.T) {
+	ktest.Long(t)
 	runtime.LockOSThread()
 	j, s := lesserStage(t)
 	s.Helper, s.Loader, s.Libc = "", "", ""

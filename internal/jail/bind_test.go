@@ -29,6 +29,7 @@ func put(t testing.TB, path, content string, mode os.FileMode) string {
 }
 
 func TestSwapBetweenPlanAndStart(t *testing.T) {
+	ktest.Long(t)
 	for _, swap := range []struct {
 		name string
 		do   func(t *testing.T, work, evil string)
@@ -107,6 +108,7 @@ func TestToolChangedBetweenPlanAndStart(t *testing.T) {
 }
 
 func TestMasks(t *testing.T) {
+	ktest.Long(t)
 	home := t.TempDir()
 	work := filepath.Join(home, "work")
 	key := put(t, filepath.Join(work, ".ssh", "id"), "secret", 0o644)
@@ -305,6 +307,7 @@ func TestHostUIDMustBeUsable(t *testing.T) {
 // TestMasksTogether: a mask beneath a mask, or by way of a symlinked directory, costs nobody a call; what holds
 // a mask in a writable place stays where it is, though it may be written.
 func TestMasksTogether(t *testing.T) {
+	ktest.Long(t)
 	work := t.TempDir()
 	inner := put(t, filepath.Join(work, "a", "b", "c", "x"), "secret", 0o644)
 	hidden := put(t, filepath.Join(work, "real", "x"), "secret", 0o644)

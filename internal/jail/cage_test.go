@@ -104,6 +104,7 @@ func TestNoSignalIsIgnored(t *testing.T) {
 }
 
 func TestWalls(t *testing.T) {
+	ktest.Long(t)
 	home := t.TempDir()
 	secret, work := filepath.Join(home, ".ssh"), filepath.Join(home, "work")
 	for _, d := range []string{secret, work} {
@@ -221,6 +222,7 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 func TestInitIsOutOfReach(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	for _, proc := range []bool{false, true} {
 		r := ask(t, j, bailey.Job{NeedsProc: proc}, "attack").must(t)
@@ -237,6 +239,7 @@ func TestInitIsOutOfReach(t *testing.T) {
 }
 
 func TestProcIsItsOwn(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	r := ask(t, j, bailey.Job{NeedsProc: true}, "list", "/proc").must(t)
 	pids := 0
@@ -271,6 +274,7 @@ func TestProcIsItsOwn(t *testing.T) {
 }
 
 func TestTasksAreBounded(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	var n int
 	r := ask(t, j, bailey.Job{Limits: bailey.Limits{Tasks: 30}}, "bomb").must(t)
@@ -283,6 +287,7 @@ func TestTasksAreBounded(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	small := bailey.Limits{MemoryBytes: 256 << 20}
 	for _, c := range []struct {
@@ -312,6 +317,7 @@ func TestNoKeyOfTheGatewayIsThere(t *testing.T) {
 }
 
 func TestOrdinaryTools(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "git", "date")
 	repo := t.TempDir()
 	j := newJail(t, Config{})

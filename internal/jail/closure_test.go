@@ -16,6 +16,7 @@ import (
 
 // TestClosureIsWhatTheLoaderLoads compares with ldd, which asks the loader itself.
 func TestClosureIsWhatTheLoaderLoads(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "ldd", "git")
 	for _, name := range []string{"git", "true", "ls", "ssh", "curl"} {
 		var all tools

@@ -31,6 +31,7 @@ func loosen(t testing.TB, path string) string {
 
 // TestCopiedToolRunsAsHashed: a tool that a user owns runs as it was hashed, whatever becomes of its file.
 func TestCopiedToolRunsAsHashed(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "/bin/sh")
 	j := newJail(t, Config{})
 	for name, change := range map[string]func(path string) error{
@@ -71,6 +72,7 @@ func TestCopiedToolRunsAsHashed(t *testing.T) {
 
 // TestWhatIsCopied: the file, or a directory on its way, is somebody else's to write.
 func TestWhatIsCopied(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	for name, c := range map[string]struct {
 		prepare func(dir, path string) error
@@ -104,6 +106,7 @@ func TestWhatIsCopied(t *testing.T) {
 
 // TestCopyIsReadOnlyInside: the tool cannot write what it runs from, under either of its names.
 func TestCopyIsReadOnlyInside(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	path := filepath.Join(public(t), "tool")
 	copyFile(t, probe, path)
@@ -142,6 +145,7 @@ func TestCopiedToolInAPlace(t *testing.T) {
 
 // TestCopiedLibrary: what the loader maps counts as much as what the kernel starts.
 func TestCopiedLibrary(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "cc")
 	j := newJail(t, Config{})
 	dir := public(t)
@@ -300,6 +304,7 @@ func TestCopiesTogether(t *testing.T) {
 
 // TestManyCopies: more than the kernel passes at once is a refusal that says so.
 func TestManyCopies(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "/bin/sh")
 	j := newJail(t, Config{})
 	dir := public(t)

@@ -18,6 +18,7 @@ import (
 // TestDiagnoseHeld: on a host that can build cages every layer of a call's plan is held. Landlock, which a
 // plan does without where the kernel has none, is found absent just there.
 func TestDiagnoseHeld(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	var names []string
 	_, ungrouped := j.holder.open()
@@ -46,6 +47,7 @@ func TestDiagnoseHeld(t *testing.T) {
 // TestDiagnoseNamesTheStep breaks each step in turn: its layer is to blame, what was done before it
 // holds, and nothing after it counts as held.
 func TestDiagnoseNamesTheStep(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	whole, err := j.empty()
 	if err != nil {

@@ -196,7 +196,7 @@ func (g *guard) urge() {
 	}
 	g.helper.leash.Write([]byte{inside.Term})
 	g.timer.Stop()
-	g.timer = time.AfterFunc(grace, func() {
+	g.timer = time.AfterFunc(g.helper.times.grace, func() {
 		g.act(func() { g.helper.process.Kill() })
 	})
 }
@@ -214,7 +214,7 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 // up neither this call nor the next.
 func (h *helper) report() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
-	h.stream.SetReadDeadline(time.Now().Add(answerTime))
+	h.stream.SetReadDeadline(time.Now().Add(h.times.answer))
 	_, err = io.ReadFull(h.stream, b[:])
 	return b[0], binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:]), err
 }

@@ -47,6 +47,7 @@ func said(t testing.TB, r bailey.Run) string {
 
 // TestFrozenFileIsWhatTheToolReads, whatever became of the file since, and of its path.
 func TestFrozenFileIsWhatTheToolReads(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	for name, change := range map[string]func(path string) error{
 		"left in peace": func(string) error { return nil },
@@ -89,6 +90,7 @@ func TestFrozenFileIsWhatTheToolReads(t *testing.T) {
 
 // TestFrozenFileIsInert: it is read, under either of its names, and nothing else.
 func TestFrozenFileIsInert(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	path := filepath.Join(t.TempDir(), "file")
 	program, err := os.ReadFile(probe)
@@ -146,6 +148,7 @@ func sha(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
 
 // TestFrozenRefusals: what is not sealed, not what it is said to be, or could be swapped, is not bound.
 func TestFrozenRefusals(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	dir := t.TempDir()
 	path := put(t, filepath.Join(dir, "file"), "harmless", 0o644)

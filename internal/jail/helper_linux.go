@@ -35,9 +35,6 @@ type helper struct {
 	used  time.Time
 }
 
-// answerTime is how long a helper may take for its answers, which come in milliseconds.
-const answerTime = 10 * time.Second
-
 // startHelper starts one, in a control group of its own, and has it build what stands.
 func (j *Jail) startHelper(digest string, b bounds, steps []inside.Step, donated []*os.File) (*helper, error) {
 	sum, err := hex.DecodeString(digest)

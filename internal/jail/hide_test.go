@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestHide: the tool finds an empty file, which it can read; what cannot be hidden for certain is refused.
 func TestHide(t *testing.T) {
+	ktest.Long(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

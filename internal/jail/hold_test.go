@@ -50,6 +50,7 @@ func holds(t *testing.T, test func(t *testing.T, j *Jail)) {
 // TestMemoryInAll: what the processes of a cage use is bounded together, whichever way they use it, and
 // what they share counts once.
 func TestMemoryInAll(t *testing.T) {
+	ktest.Long(t)
 	holds(t, func(t *testing.T, j *Jail) {
 		for _, c := range []struct {
 			args []string
@@ -140,7 +141,7 @@ func TestGroupHoldsTheCage(t *testing.T) {
 	g, _ := j.holder.open()
 	for _, s := range g.sites {
 		dir := filepath.Join(s.dir, callPrefix+"1")
-		for end := time.Now().Add(10 * time.Second); strings.Count(readKnob(dir+"/cgroup.procs"), "\n") != 2; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); strings.Count(readKnob(dir+"/cgroup.procs"), "\n") != 2; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s holds %q, want PID 1 and the tool", dir, readKnob(dir+"/cgroup.procs"))
 			}
@@ -168,6 +169,7 @@ func TestGroupHoldsTheCage(t *testing.T) {
 
 // TestNoGroupIsLeft: many calls at once, and calls that end badly, leave none behind.
 func TestNoGroupIsLeft(t *testing.T) {
+	ktest.Long(t)
 	j := grouped(t)
 	g, _ := j.holder.open()
 	var dirs []string
@@ -210,6 +212,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 
 // TestDismissedLeavesNothing: a PID 1 that never gets a letter takes what held it along.
 func TestDismissedLeavesNothing(t *testing.T) {
+	ktest.Long(t)
 	holds(t, func(t *testing.T, j *Jail) {
 		open := 0
 		for i := range 20 {
@@ -240,6 +243,7 @@ func TestDismissedLeavesNothing(t *testing.T) {
 
 // TestNoGroupNoCall: where a group cannot be made or limited nothing runs, and nothing is left.
 func TestNoGroupNoCall(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	for name, spoil := range map[string]func(s *site){
 		"no directory":  func(s *site) { s.dir += "-gone" },
@@ -287,7 +291,7 @@ func startGateway(t *testing.T) (*exec.Cmd, string) {
 	}
 	t.Cleanup(func() { gateway.Process.Kill(); gateway.Wait() })
 	for begin := time.Now(); !exists(file); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("the tool never began: %s", log.String())
 		}
 	}
@@ -297,6 +301,7 @@ func startGateway(t *testing.T) (*exec.Cmd, string) {
 // TestDeadGatewayIsSwept: what a gateway left that was killed in mid-call, the next one removes, and
 // nothing of one that lives.
 func TestDeadGatewayIsSwept(t *testing.T) {
+	ktest.Long(t)
 	j := grouped(t)
 	mappable(t)
 	g, _ := j.holder.open()
@@ -324,7 +329,7 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 		dead.Wait()
 		left = sites(dead.Process.Pid) // at once: tests beside this start a gateway every few moments
 		for begin := time.Now(); !still(t, beat); {
-			if time.Since(begin) > 10*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatal("the gateway that was killed left a tool that lives")
 			}
 		}
@@ -353,6 +358,7 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 // TestNoCgroups: on hosts that delegate no group, or show control groups read-only, calls are watched, and
 // the diagnosis has the cure.
 func TestNoCgroups(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "userns", "netns")
 	if os.Getenv(lesserEnv) == "" && os.Geteuid() == 0 {
 		t.Run("read-only", func(t *testing.T) {

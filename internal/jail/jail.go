@@ -25,6 +25,7 @@ package jail
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"bailey"
 )
@@ -41,7 +42,20 @@ type Config struct {
 	Warn func(error)
 	// OnDemand has warm helpers make nothing of a call before it comes.
 	OnDemand bool
+	// Grace is the time between SIGTERM and SIGKILL. Zero is [DefaultGrace].
+	Grace time.Duration
+	// Answer is how long a warm helper may take for each of its answers. Zero is [DefaultAnswer].
+	Answer time.Duration
+	// Reluctance is how long a lesser cage's keeper may take to end a call when it is told to. Zero is [DefaultReluctance].
+	Reluctance time.Duration
 }
+
+// What a Jail waits for unless its Config says otherwise.
+const (
+	DefaultGrace      = time.Second
+	DefaultAnswer     = 10 * time.Second // answers come in milliseconds
+	DefaultReluctance = 5 * time.Second  // an end takes milliseconds
+)
 
 // masks are Mask, clean.
 func (c Config) masks() (list []string, err error) {

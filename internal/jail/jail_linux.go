@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"bailey"
 	"bailey/internal/jail/inside"
@@ -21,7 +23,8 @@ type Jail struct {
 	hostGID  int
 	landlock int // the kernel's edition, 0 without
 	tools    tools
-	holder   holder                     // of the cages' bounds
+	holder   holder // of the cages' bounds
+	times    times
 	weaken   func(*syscall.SysProcAttr) // takes away what the clone sets up, in the tests that show what it is for; nil
 
 	warm  warmth
@@ -42,11 +45,15 @@ type Jail struct {
 	maps map[owner]*os.File // user namespaces for idmapped binds, by the owner they map; guarded by mu
 }
 
+// times are those of a Config.
+type times struct{ grace, reluctance, answer time.Duration }
+
 // New returns a Jail. It starts nothing, and touches nothing but what killed gateways have left; Probe tells
 // whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
 	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
+	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance), answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
 	tmp, err := resolve(os.TempDir())
 	if err != nil {

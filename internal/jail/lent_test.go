@@ -136,6 +136,7 @@ func TestLentFileRefusals(t *testing.T) {
 
 // TestLentFileIsNowhereElse: not on the host's command lines, nor in an environment that it can read, nor on disk.
 func TestLentFileIsNowhereElse(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	value := "needle-" + random(t)
 	before := put(t, filepath.Join(t.TempDir(), "before"), "", 0o644)

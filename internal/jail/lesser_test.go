@@ -48,9 +48,15 @@ func enough(t testing.TB) {
 // rootsProbe skips t where a user has built the probe: this cage runs no copies.
 func rootsProbe(t testing.TB, j *Jail) {
 	t.Helper()
-	if tool, err := j.tools.find(probe); err != nil || slices.ContainsFunc(tool.files, func(f toolFile) bool { return f.copied }) {
+	if usersProbe(j) {
 		ktest.Missing(t, "root", errors.New("the probe is not root's"))
 	}
+}
+
+// usersProbe tells whether cages get a copy of the probe, since a user has built it and can write it.
+func usersProbe(j *Jail) bool {
+	tool, err := j.tools.find(probe)
+	return err != nil || slices.ContainsFunc(tool.files, func(f toolFile) bool { return f.copied })
 }
 
 // open makes a directory that the cage's user can reach and, where told so, write.
@@ -130,6 +136,7 @@ func TestLesserByItsEffects(t *testing.T) {
 }
 
 func TestLesserWalls(t *testing.T) {
+	ktest.Long(t)
 	j := lesserJail(t, Config{})
 	home, work := j.open(t, false), j.open(t, true)
 	note, other := filepath.Join(work, "note"), filepath.Join(home, "id_ed25519")
@@ -294,6 +301,7 @@ func TestLesserMetadata(t *testing.T) {
 }
 
 func TestLesserLimits(t *testing.T) {
+	ktest.Long(t)
 	j := lesserJail(t, Config{})
 	var n int
 	job := bailey.Job{Limits: bailey.Limits{Tasks: 30}, Exec: []string{probe}}
@@ -316,6 +324,7 @@ func TestLesserLimits(t *testing.T) {
 // TestLesserMemoryInAll: what holds the cage holds all of it. What ends it may end the keeper first, and
 // then nothing is left either.
 func TestLesserMemoryInAll(t *testing.T) {
+	ktest.Long(t)
 	for _, layer := range []string{layerCgroup, layerWatcher} {
 		t.Run(layer, func(t *testing.T) {
 			j := lesserJail(t, Config{})
@@ -407,6 +416,7 @@ func TestLesserUnreachable(t *testing.T) {
 
 // TestLesserEveryStepMatters is TestEveryStepMatters for a stage.
 func TestLesserEveryStepMatters(t *testing.T) {
+	ktest.Long(t)
 	j := lesserJail(t, Config{})
 	planned, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}, Places: shown(t, j.open(t, false), false)})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 // TestLoadedLibraries: of a directory come the shared objects that the program's loader would take, each with what it needs.
 func TestLoadedLibraries(t *testing.T) {
+	ktest.Long(t)
 	all := tools{}
 	ls, err := all.find("ls")
 	if err != nil {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestMemoIsThePlan: a plan that is remembered is the one that is made, for a tool's cage, for a hook's, whose wall is trees alone,
 // and for every other wall, of which none is remembered.
 func TestMemoIsThePlan(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	trees := &bailey.Wall{Trees: hostTrees()}
 	some := &bailey.Wall{Trees: trees.Trees[:1]}

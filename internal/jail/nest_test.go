@@ -25,6 +25,7 @@ func newNestsDir(t testing.TB, j *Jail) {
 
 // TestNestIsRemoved leaves in it all that is hard to remove.
 func TestNestIsRemoved(t *testing.T) {
+	ktest.Long(t)
 	j := lesserJail(t, Config{})
 	newNestsDir(t, j)
 	r := ask(t, j, bailey.Job{}, "mess").must(t)
@@ -53,6 +54,7 @@ func names(t testing.TB, dir string) (list []string) {
 
 // TestUnmake: closed directories, links out and a file beyond them.
 func TestUnmake(t *testing.T) {
+	ktest.Long(t)
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "kept")
 	tree := filepath.Join(dir, "tree")

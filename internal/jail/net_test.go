@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // echo is the other side of a network: each listener answers a line with its number and that line.
@@ -72,6 +73,7 @@ func network() *bailey.Network {
 }
 
 func TestNetwork(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	for _, c := range []struct{ network, address, want string }{
 		{"tcp", "127.0.0.1:3128", "0: a word\nok"},
@@ -170,6 +172,7 @@ func TestNetworkTrust(t *testing.T) {
 
 // TestAttackOutOfTheNetwork: from a cage with a network nothing of the host's is reached, by any protocol.
 func TestAttackOutOfTheNetwork(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -219,6 +222,7 @@ func TestAttackOutOfTheNetwork(t *testing.T) {
 // TestAttackHeldPastTheCall: a connection that a process left in the cage holds is gone with the call, and its other side
 // too; the next call finds neither socket nor connection of it.
 func TestAttackHeldPastTheCall(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	dir := t.TempDir()
 	beat := filepath.Join(dir, "beat")
@@ -243,6 +247,7 @@ func TestAttackHeldPastTheCall(t *testing.T) {
 
 // TestNetworkCancelled: a call that is ended ends its network, whatever is under way.
 func TestNetworkCancelled(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	run, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"sleep"}, Network: network()})
 	if err != nil {
@@ -253,7 +258,7 @@ func TestNetworkCancelled(t *testing.T) {
 	defer cancel(nil)
 	e, stop := &echo{}, errors.New("stopped")
 	go func() {
-		for begin := time.Now(); !e.served.Load() && time.Since(begin) < 20*time.Second; time.Sleep(time.Millisecond) {
+		for begin := time.Now(); !e.served.Load() && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
 		}
 		time.AfterFunc(200*time.Millisecond, func() { cancel(stop) })
 	}()

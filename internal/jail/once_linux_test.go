@@ -10,11 +10,13 @@ import (
 
 	"bailey"
 	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
 )
 
 // TestOnceBesideSignals: a stage that a signal reaches while its keeper is asked about its one execve asks again, and becomes the
 // tool. Its runtime sends itself such signals where a machine is slow.
 func TestOnceBesideSignals(t *testing.T) {
+	ktest.Long(t)
 	j := lesserJail(t, Config{})
 	var sent atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})

@@ -33,7 +33,7 @@ func sum(t testing.TB, path string) string {
 
 // direct starts a program without a cage. Somebody else's fork may hold a file for a moment that was just written.
 func direct(path string, args ...string) (out []byte, err error) {
-	for range 100 {
+	for range 1000 {
 		if out, err = exec.Command(path, args...).Output(); !errors.Is(err, unix.ETXTBSY) {
 			break
 		}
@@ -54,6 +54,7 @@ func real(t testing.TB, path string) string {
 
 // TestScripts runs scripts as execve(2) would, without env(1) and without their being executable in the cage.
 func TestScripts(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "/bin/sh", "/bin/echo", "/usr/bin/env")
 	j := newJail(t, Config{})
 	dir := public(t)
@@ -115,6 +116,7 @@ func TestProgramsAreListed(t *testing.T) {
 
 // TestHelpersThatAreScripts: the kernel follows their first line, so all of it must be there.
 func TestHelpersThatAreScripts(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "/bin/sh", "/bin/echo", "/usr/bin/env")
 	j := newJail(t, Config{})
 	for _, line := range []string{"#!/bin/sh", "#!/usr/bin/env sh"} {

@@ -87,6 +87,7 @@ func TestMaskedProc(t *testing.T) {
 // TestArmedKnowsItsMounts: a PID 1 that was started ahead is older than a mount made since, and shows
 // neither what that hides nor what is no longer mounted; so are all that wait.
 func TestArmedKnowsItsMounts(t *testing.T) {
+	ktest.Long(t)
 	if lesser(t, "changing mounts", unix.CAP_SYS_ADMIN) {
 		return
 	}
@@ -136,6 +137,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 
 // TestEveryStepMatters breaks each step of a whole plan in turn: the cage must refuse, and say which.
 func TestEveryStepMatters(t *testing.T) {
+	ktest.Long(t)
 	j := newJail(t, Config{})
 	planned, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}, NeedsProc: true})
 	if err != nil {
@@ -146,7 +148,7 @@ func TestEveryStepMatters(t *testing.T) {
 	for i := range whole.steps {
 		broken := &plan{bounds: whole.bounds, steps: append([]step(nil), whole.steps...)}
 		broken.steps[i].Op = 63 // no operation
-		r := &run{jail: j, plan: broken, timeout: probeTime}
+		r := &run{jail: j, plan: broken, timeout: probeTime, copied: planned.(*run).copied}
 		exit, err := r.live(context.Background(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
 			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].text(), exit, err)

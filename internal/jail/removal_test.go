@@ -77,9 +77,7 @@ var removals = []removal{
 // TestRemoval takes layers away and wants the battery to notice. It happens in a container that is thrown away
 // afterwards, with a user, mounts, processes, names, shared memory and a network of its own.
 func TestRemoval(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short")
-	}
+	ktest.Long(t)
 	if container(t) {
 		return
 	}

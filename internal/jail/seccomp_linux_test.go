@@ -134,6 +134,7 @@ func TestNoProgramNoCage(t *testing.T) {
 }
 
 func TestOrdinaryCalls(t *testing.T) {
+	ktest.Long(t)
 	r := ask(t, newJail(t, Config{}), bailey.Job{}, "ordinary").must(t)
 	for line := range strings.Lines(r.out) {
 		if !strings.HasSuffix(line, " ok\n") {

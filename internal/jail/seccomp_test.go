@@ -181,6 +181,7 @@ func words() (few, many []uint64) {
 // TestProgramsKeepTheRule runs every number of both tables, with arguments made to slip through, past every
 // program, and holds the verdict against the rule.
 func TestProgramsKeepTheRule(t *testing.T) {
+	ktest.Long(t)
 	few, many := words()
 	for _, a := range architectures {
 		ruled := map[uint32]bool{}

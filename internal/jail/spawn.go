@@ -30,6 +30,7 @@ type child struct {
 	process *os.Process
 	stream  *os.File
 	hold    hold
+	times   times
 	keeper  bool // it is the keeper of a lesser cage
 	out     *outside
 }
@@ -79,7 +80,7 @@ func (j *Jail) clone(name string) (*child, error) {
 		}
 		return nil, refuse(layer, os.NewSyscallError("clone", err))
 	}
-	return &child{process: p, stream: ours, keeper: name == inside.Keeper}, nil
+	return &child{process: p, stream: ours, times: j.times, keeper: name == inside.Keeper}, nil
 }
 
 // startInside starts a program of package inside with one end of its socket, one process at a time: until the ids of
@@ -177,7 +178,7 @@ func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File
 		case <-end.C:
 			e.timedOut = true
 			urge.Write([]byte{inside.Term})
-			kill = time.After(grace)
+			kill = time.After(c.times.grace)
 		case <-kill:
 			stop()
 		case <-done:
@@ -187,7 +188,7 @@ func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File
 				continue
 			}
 			urge.Write([]byte{inside.Term})
-			kill = time.After(grace)
+			kill = time.After(c.times.grace)
 		case <-insist:
 			c.process.Kill()
 		}
@@ -200,9 +201,9 @@ func (c *child) end() (insist <-chan time.Time) {
 		c.process.Kill()
 		return nil
 	}
-	c.stream.SetWriteDeadline(time.Now().Add(reluctance))
+	c.stream.SetWriteDeadline(time.Now().Add(c.times.reluctance))
 	c.stream.Write([]byte{inside.End})
-	return time.After(reluctance)
+	return time.After(c.times.reluctance)
 }
 
 // letter is the plan as it goes over the stream: its length, then the steps.

@@ -19,10 +19,8 @@ import (
 )
 
 const (
-	grace      = time.Second      // between SIGTERM and SIGKILL
-	probeTime  = 10 * time.Second // an empty cage takes milliseconds
-	reluctance = 5 * time.Second  // with a keeper that is told to end the call, which takes milliseconds
-	drainTime  = time.Second      // for output still in the pipes when nothing of the run lives
+	probeTime = 10 * time.Second // an empty cage takes milliseconds
+	drainTime = time.Second      // for output still in the pipes when nothing of the run lives
 )
 
 // run is a planned job. It holds the descriptors of what was checked, so that no inode of theirs is

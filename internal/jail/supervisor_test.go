@@ -17,11 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestAccomplice: a cage that may write a directory exchanges two names in it as fast as it can, while others
 // are planned and started on one of them. What they show is what was opened, or they do not start.
 func TestAccomplice(t *testing.T) {
+	ktest.Long(t)
 	j, s := newJail(t, Config{}), staged(t)
 	work, evil := filepath.Join(s.RW, "work"), filepath.Join(s.RW, "evil")
 	for _, dir := range []string{work, evil} {
@@ -66,6 +68,7 @@ func TestAccomplice(t *testing.T) {
 
 // TestTurnedBetweenPlanAndStart: what was bound by a name turns into something else, or its way there does.
 func TestTurnedBetweenPlanAndStart(t *testing.T) {
+	ktest.Long(t)
 	turn := map[string]func(t *testing.T, path string){
 		"a FIFO":       func(t *testing.T, path string) { unix.Mkfifo(path, 0o666) },
 		"a socket":     func(t *testing.T, path string) { l, _ := net.Listen("unix", path); t.Cleanup(func() { l.Close() }) },
@@ -142,12 +145,13 @@ func TestMaskedIsGoneAtStart(t *testing.T) {
 
 // TestStoppedGroup: a tool that stops itself and all it can reach ends when its time is up all the same.
 func TestStoppedGroup(t *testing.T) {
-	j, s := newJail(t, Config{}), staged(t)
+	ktest.Long(t)
+	j, s := newJail(t, Config{Grace: short}), staged(t)
 	job := s.job(t, "freeze")
 	job.Timeout = 500 * time.Millisecond
 	begin := time.Now()
 	r := ask(t, j, job).must(t)
-	if took := time.Since(begin); r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || took > job.Timeout+grace+time.Minute {
+	if took := time.Since(begin); r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || took > job.Timeout+short+time.Minute {
 		t.Errorf("%+v after %v", r, took)
 	}
 	s.look(t)
@@ -167,7 +171,7 @@ func TestEndlessInput(t *testing.T) {
 		}
 		begin := time.Now()
 		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdin: endless{}})
-		if err != nil || exit.Code != 0 || time.Since(begin) > 30*time.Second {
+		if err != nil || exit.Code != 0 || time.Since(begin) > time.Minute {
 			t.Errorf("%s: %+v, %v after %v", verb, exit, err, time.Since(begin))
 		}
 		r.Close()

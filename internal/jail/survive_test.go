@@ -12,10 +12,12 @@ import (
 
 	"bailey"
 	"bailey/internal/jail/battery"
+	"bailey/internal/ktest"
 )
 
 // TestSurvivors: whatever a tool leaves running ends with its call, and soon.
 func TestSurvivors(t *testing.T) {
+	ktest.Long(t)
 	for _, c := range cages {
 		t.Run(c.name, func(t *testing.T) {
 			runtime.LockOSThread()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -67,6 +68,10 @@ func TestWatchLosesSight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(w.root)
+	if w.lost != 2*time.Second {
+		t.Errorf("without news it waits %v", w.lost)
+	}
+	w.lost = short
 	if over := w.watch(); !strings.Contains(over, "lost sight") {
 		t.Errorf("nobody said that it has ended: %q", over)
 	}

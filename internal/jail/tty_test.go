@@ -98,21 +98,21 @@ func TestTerminalMustBePlanned(t *testing.T) {
 // TestGentleEnd: a person who ends a run leaves its tool the time that a timeout does.
 func TestGentleEnd(t *testing.T) {
 	t.Parallel()
-	j := newJail(t, Config{})
 	stop := errors.New("stopped")
 	for _, c := range []struct {
 		verb  string
 		cause error
 		code  int
 		err   error
+		grace time.Duration
 		least time.Duration
 	}{
-		{"tidy", bailey.Gentle{Cause: stop}, 7, nil, 0},
-		{"tidy", stop, 137, stop, 0},
-		{"deafsaid", bailey.Gentle{Cause: stop}, 137, stop, grace},
+		{"tidy", bailey.Gentle{Cause: stop}, 7, nil, time.Minute, 0},
+		{"tidy", stop, 137, stop, time.Hour, 0},
+		{"deafsaid", bailey.Gentle{Cause: stop}, 137, stop, short, short},
 	} {
 		t.Run(fmt.Sprintf("%s %T", c.verb, c.cause), func(t *testing.T) {
-			r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{c.verb, "/tmp/beat"}})
+			r, err := newJail(t, Config{Grace: c.grace}).Plan(t.Context(), bailey.Job{Command: probe, Args: []string{c.verb, "/tmp/beat"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 // TestWaiting: nothing waits before a plan was seen twice; then one helper does, with or without a cage made ahead,
 // until a call has it and when that has ended.
 func TestWaiting(t *testing.T) {
+	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
 		j := plainJail(t, Config{})
 		if _, err := j.holder.open(); err != nil {
@@ -26,7 +27,7 @@ func TestWaiting(t *testing.T) {
 		ask(t, j, bailey.Job{Command: "true"})
 		waits := func(what string) {
 			t.Helper()
-			for deadline := time.Now().Add(10 * time.Second); j.Waiting() != 1; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); j.Waiting() != 1; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%s: %d wait", what, j.Waiting())
 				}

@@ -22,6 +22,7 @@ import (
 
 // TestWallRefuses: what would cover the cage's own, show what is masked, or hold less than it says.
 func TestWallRefuses(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	secret := filepath.Join(y.outside, "secret")
 	if err := os.MkdirAll(secret, 0o755); err != nil {
@@ -168,6 +169,7 @@ python3 c.py`).must(t)
 
 // TestWallTellsWhatItWaives: the receipt names each part of a layer that an agent's cage leaves out.
 func TestWallTellsWhatItWaives(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	job := y.job(t, "true")
 	cage := planCage(t, y.Jail, job)
@@ -211,6 +213,7 @@ func TestWallAsksForResolve(t *testing.T) {
 
 // TestWallDigestsWhatItShows: two walls that differ have no digest in common.
 func TestWallDigestsWhatItShows(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	seen := map[string]string{}
 	for what, change := range map[string]func(*bailey.Wall){
@@ -230,6 +233,7 @@ func TestWallDigestsWhatItShows(t *testing.T) {
 
 // TestWallPty: terminals of the cage's own, into which nobody types.
 func TestWallPty(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "python3", "pty")
 	y := newYard(t)
 	r := y.run(t, `python3 -c '
@@ -244,6 +248,7 @@ except OSError as e: print(e.errno)'`).must(t)
 
 // TestWallTerminal: the terminal that a person's run has is asked and set by its own name too, and typed into by neither.
 func TestWallTerminal(t *testing.T) {
+	ktest.Long(t)
 	master, slave := pty(t)
 	y := newYard(t)
 	job := y.job(t, "stty -F /dev/tty rows 7 && stty size < /dev/tty; bash -ic 'sleep 0 & wait; jobs; echo $-' | grep -c m")
@@ -263,6 +268,7 @@ func TestWallTerminal(t *testing.T) {
 
 // TestWallLimits: what an agent may use is what was said, for each process and for all of them.
 func TestWallLimits(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	job := y.job(t, "ulimit -n; df -k --output=size /tmp | tail -1")
 	job.Wall.Home = nil

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestWallKeepsUntilReplaced shows where keeping ends. What the host writes into a kept file stays kept; a file that the host
 // puts in its place by rename(2), as editors and git do, takes the mount away with the old one, in every namespace, and the new one may be
 // written. Who made the cage has to compare what was kept when it has ended.
 func TestWallKeepsUntilReplaced(t *testing.T) {
+	ktest.Long(t)
 	for how, c := range map[string]struct {
 		change func(path string) error
 		kept   bool

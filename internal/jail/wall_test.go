@@ -79,6 +79,7 @@ func (y *yard) run(t *testing.T, script string) told {
 
 // TestWallIsAPlaceToWork: what an agent does all day.
 func TestWallIsAPlaceToWork(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	r := y.run(t, `set -e
 echo "$PATH $HOME"
@@ -98,6 +99,7 @@ ls -d /etc/ssl`).must(t)
 
 // TestWallStands: what is not in the cage is not there, and /tmp holds no programs.
 func TestWallStands(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	for _, line := range []string{
 		"cat " + y.outside + "/key", "ls /root", "ls /var/tmp/", "cp /bin/true /tmp/true; /tmp/true", "touch /usr/bailey-was-here", "touch /bailey-was-here",
@@ -111,6 +113,7 @@ func TestWallStands(t *testing.T) {
 
 // TestWallKeepsWhatItIsTold: each way to change what is kept, its bytes and its name, fails.
 func TestWallKeepsWhatItIsTold(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	for _, line := range []string{
 		"echo x >> .git/config", "echo x > .git/hooks/new", "echo x > .claude/new", "echo x > .claude/sub/settings.json", ": > .envrc",
@@ -136,6 +139,7 @@ func TestWallKeepsWhatItIsTold(t *testing.T) {
 
 // TestWallKeepsInNestedPlaces: where a place lies in another, the way down from the outer one stays as well.
 func TestWallKeepsInNestedPlaces(t *testing.T) {
+	ktest.Long(t)
 	y := newYard(t)
 	put(t, y.in("src/deep/inner/.envrc"), "A=b\n", 0o644)
 	for _, line := range []string{"mv src lib", "mv src/deep src/other", "rm -rf src", "echo x >> src/deep/inner/.envrc"} {

@@ -18,7 +18,7 @@ import (
 // served is the helper that serves a jail's next call of a plan, armed.
 func served(t testing.TB, j *Jail, digest string) *helper {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if h := j.warm.pick(digest); h != nil {
 			<-h.ready
 			j.warm.mu.Lock()
@@ -35,6 +35,7 @@ func served(t testing.TB, j *Jail, digest string) *helper {
 // TestWarmCage: a helper's calls are as anybody's: each its own arguments, environment, streams and end, the same
 // cage as a cold one, and nothing of the call before.
 func TestWarmCage(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "sh", "userns", "netns")
 	if !inside.Walks {
 		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))

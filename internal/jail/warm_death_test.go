@@ -20,6 +20,7 @@ import (
 
 	"bailey"
 	"bailey/internal/jail/inside"
+	"bailey/internal/ktest"
 )
 
 // childrenOf are the pids of a process's children, in the order of their birth.
@@ -36,7 +37,7 @@ func childrenOf(pid int) (list []int) {
 func begun(t testing.TB, file string) {
 	t.Helper()
 	for begin := time.Now(); size(file) == 0; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Error("the tool never began")
 			return
 		}
@@ -45,6 +46,7 @@ func begun(t testing.TB, file string) {
 
 // TestKilledInTheCall: whatever of a warm call is killed, a tool that has begun is not run again, and the jail goes on.
 func TestKilledInTheCall(t *testing.T) {
+	ktest.Long(t)
 	for _, c := range []struct {
 		name   string
 		victim func(h *helper) int
@@ -66,7 +68,7 @@ func TestKilledInTheCall(t *testing.T) {
 			begin := time.Now()
 			r := ask(t, w.Jail, job, "count", file, "60s")
 			<-killed
-			if r.err != nil || r.exit != (bailey.Exit{Code: 137}) || size(file) != 1 || h.calls != 1 || time.Since(begin) > 40*time.Second {
+			if r.err != nil || r.exit != (bailey.Exit{Code: 137}) || size(file) != 1 || h.calls != 1 || time.Since(begin) > time.Minute {
 				t.Errorf("%+v, %d runs, %d calls of the helper, after %v", r, size(file), h.calls, time.Since(begin))
 			}
 			if kept := w.keeps(h); kept != c.kept {
@@ -82,6 +84,7 @@ func TestKilledInTheCall(t *testing.T) {
 // TestKilledBetweenCalls: of a helper, or of the cage that it has ready, that is killed while nothing runs, the next
 // call knows nothing: it runs once.
 func TestKilledBetweenCalls(t *testing.T) {
+	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
 		for name, victim := range map[string]func(h *helper) []int{
 			"helper":         func(h *helper) []int { return []int{h.process.Pid} },
@@ -127,6 +130,7 @@ func TestKilledBetweenCalls(t *testing.T) {
 
 // TestKilledBeforeTheMailIsRead: a call whose mail nobody has read when its helper dies has not begun, and runs once.
 func TestKilledBeforeTheMailIsRead(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	dir, p := writable(t)
 	file := filepath.Join(dir, "runs")
@@ -139,6 +143,11 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 		status, _ = os.ReadFile(fmt.Sprintf("/proc/%d/status", parked))
 	}
 	go func() {
+		for taken := false; !taken; time.Sleep(time.Millisecond) { // by the call, which is sent at once then
+			w.warm.mu.Lock()
+			taken = h.taken
+			w.warm.mu.Unlock()
+		}
 		time.Sleep(300 * time.Millisecond)
 		unix.Kill(h.process.Pid, unix.SIGKILL)
 	}()
@@ -186,31 +195,48 @@ func TestParkedBeforeTheTool(t *testing.T) {
 
 // TestTimeIsUpWarm: a warm tool is asked to end when its time is up, and ended when it does not.
 func TestTimeIsUpWarm(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
-	w := warmJail(t, Config{})
+	hasty, patient := warmJail(t, Config{Grace: short}), warmJail(t, Config{Grace: gentle})
 	dir, p := writable(t)
-	job := bailey.Job{Timeout: 2 * time.Second, Places: []bailey.Place{p}} // to begin in, on a busy machine
-	file := filepath.Join(dir, "beat")
-	r, h := w.hot(t, job, "tidy")
-	if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !w.keeps(h) {
-		t.Errorf("a tool that tidies up at SIGTERM: %+v, the helper is kept: %v", r, w.keeps(h))
-	}
-	w.heat(t, job, "exit", "0")
-	begin := time.Now()
-	r, h = w.hot(t, job, "deaf", file)
-	if took := time.Since(begin); r.err != nil || r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) || took < job.Timeout+grace || took > job.Timeout+grace+time.Minute {
-		t.Errorf("a deaf tool: %+v after %v", r, took)
-	}
-	if w.keeps(h) || alive(h.process.Pid) {
-		t.Error("a helper that was killed is kept")
-	}
-	if r, _ := w.hot(t, job, "sleep"); !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // Go's runtime ends with 2
-		t.Errorf("a sleeping tool: %+v", r)
-	}
+	inMidst(t, func(timeout time.Duration) bool {
+		r, h := patient.brief(t, bailey.Job{Places: []bailey.Place{p}}, timeout, "tidy")
+		if r.out == "" || r.exit.Code == 137 { // SIGTERM came before the program could take it
+			return false
+		}
+		if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !patient.keeps(h) {
+			t.Errorf("a tool that tidies up at SIGTERM: %+v, the helper is kept: %v", r, patient.keeps(h))
+		}
+		return true
+	})
+	inMidst(t, func(timeout time.Duration) bool {
+		file, begin := filepath.Join(dir, "beat"+timeout.String()), time.Now()
+		r, h := hasty.brief(t, bailey.Job{Places: []bailey.Place{p}}, timeout, "deaf", file)
+		took := time.Since(begin)
+		if size(file) == 0 {
+			return false
+		}
+		if r.err != nil || r.exit != (bailey.Exit{Code: 137, TimedOut: true}) || !still(t, file) || took < timeout+short || took > timeout+short+time.Minute {
+			t.Errorf("a deaf tool: %+v after %v", r, took)
+		}
+		if hasty.keeps(h) || alive(h.process.Pid) {
+			t.Error("a helper that was killed is kept")
+		}
+		return true
+	})
+	inMidst(t, func(timeout time.Duration) bool {
+		r, _ := patient.brief(t, bailey.Job{Places: []bailey.Place{p}}, timeout, "sleep")
+		if bailey.KindOf(r.err) == bailey.Unavailable { // the cage was not built by then
+			return false
+		}
+		if !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // Go's runtime ends with 2
+			t.Errorf("a sleeping tool: %+v", r)
+		}
+		return true
+	})
 	for range 20 { // the time is up before the tool can begin, or soon after
-		w.shut.Store(false)
-		job.Timeout = time.Microsecond
-		if r := ask(t, w.Jail, job, "sleep"); !r.exit.TimedOut && bailey.KindOf(r.err) != bailey.Unavailable {
+		hasty.shut.Store(false)
+		if r := ask(t, hasty.Jail, bailey.Job{Timeout: time.Microsecond, Places: []bailey.Place{p}}, "sleep"); !r.exit.TimedOut && bailey.KindOf(r.err) != bailey.Unavailable {
 			t.Errorf("no time at all: %+v", r)
 		}
 	}
@@ -219,6 +245,7 @@ func TestTimeIsUpWarm(t *testing.T) {
 // TestCancelledWarm: a call whose caller is gone is ended at once, or asked to end, and its helper serves no other
 // when it was ended.
 func TestCancelledWarm(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cause error
@@ -231,7 +258,7 @@ func TestCancelledWarm(t *testing.T) {
 		"gentle, unheard": {bailey.Gentle{Cause: errors.New("stopped")}, "deaf", false, 137},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := warmJail(t, Config{})
+			w := warmJail(t, Config{Grace: map[string]time.Duration{"deaf": short, "tidy": time.Minute}[c.verb]})
 			dir, p := writable(t)
 			file := filepath.Join(dir, "beat")
 			job := bailey.Job{Places: []bailey.Place{p}, Command: probe, Args: []string{c.verb, file}}
@@ -262,6 +289,7 @@ func TestCancelledWarm(t *testing.T) {
 
 // TestWarmStreams: what goes in and out of a warm tool is what goes in and out of any.
 func TestWarmStreams(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	const much = 32 << 20
 	run := func(s bailey.Streams, args ...string) bailey.Exit {
@@ -329,6 +357,7 @@ func TestTooMuchForTheMailbox(t *testing.T) {
 		{"two together too long", []string{strings.Repeat("x", 40<<10), strings.Repeat("y", 40<<10)}, false},
 		{"empty words", []string{"", "", ""}, true},
 	} {
+		w.warm.busy.Wait() // the helper has a cage for the next call again
 		before := h.calls
 		r := ask(t, w.Jail, bailey.Job{}, append([]string{"words"}, c.args...)...)
 		if r.err != nil || r.exit.Code != 0 || r.out != fmt.Sprintf("%q", c.args) || (h.calls == before+1) != c.warm {

@@ -3,6 +3,7 @@
 package jail
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -145,8 +146,9 @@ func falseMain(lie string) int {
 	}
 }
 
-// turned has a false helper wait for calls of the job's plan.
-func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, error) {
+// turned has a false helper wait for calls of the job's plan. To build it takes as long as it takes; then it has the time given for
+// each of its answers, or what the jail gives any.
+func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Duration) (*helper, error) {
 	t.Helper()
 	planned, err := w.Plan(t.Context(), job)
 	if err != nil {
@@ -169,7 +171,7 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, erro
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &helper{child: child{process: p, stream: os.NewFile(uintptr(pair[0]), "helper")}, digest: r.cage.PlanDigest, bounds: r.plan.bounds,
+	h := &helper{child: child{process: p, times: w.times, stream: os.NewFile(uintptr(pair[0]), "helper")}, digest: r.cage.PlanDigest, bounds: r.plan.bounds,
 		mounts: table, ready: make(chan struct{})}
 	if h.hold, err = w.holder.hold(p); err != nil {
 		t.Fatal(err)
@@ -185,6 +187,7 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, erro
 		h.dismiss()
 		return h, err
 	}
+	h.times.answer = cmp.Or(answer, h.times.answer)
 	w.warm.mu.Lock()
 	w.warm.starting++
 	w.warm.mu.Unlock()
@@ -197,7 +200,6 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string) (*helper, erro
 // run by the gateway where the helper may have run it, and runs once where it can not, and the helper gets no other.
 func TestFalseHelper(t *testing.T) {
 	t.Parallel()
-	const timeout = 1500 * time.Millisecond
 	killed := bailey.Exit{Code: 137}
 	late := bailey.Exit{Code: 137, TimedOut: true}
 	fine := bailey.Exit{}
@@ -230,17 +232,20 @@ func TestFalseHelper(t *testing.T) {
 	} {
 		for _, onDemand := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/on demand %v", c.lie, onDemand), func(t *testing.T) {
-				if slices.Contains([]string{"Exited, and silent", "Exited, half of Gone", "Unused, and silent"}, c.lie) && testing.Short() { // answerTime each
-					t.Skip("short")
-				}
 				t.Parallel()
-				w := warmJail(t, Config{OnDemand: onDemand})
+				w := warmJail(t, Config{OnDemand: onDemand, Grace: short})
 				dir, p := writable(t)
 				file := filepath.Join(dir, "runs")
-				job := bailey.Job{Command: probe, Args: []string{"count", file}, Places: []bailey.Place{p}, Timeout: timeout}
-				h, err := w.turned(t, job, c.lie)
+				job := bailey.Job{Command: probe, Args: []string{"count", file}, Places: []bailey.Place{p}, Timeout: time.Minute}
+				if c.exit == late {
+					job.Timeout = 1500 * time.Millisecond // for the helper to begin in, on a busy machine
+				}
+				h, err := w.turned(t, job, c.lie, 0)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if slices.Contains([]string{"Exited, and silent", "Exited, half of Gone", "Unused, and silent"}, c.lie) {
+					h.times.answer = short // for what never comes
 				}
 				begin := time.Now()
 				exit, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
@@ -248,14 +253,14 @@ func TestFalseHelper(t *testing.T) {
 				if err != nil || exit != c.exit || size(file) != c.runs {
 					t.Errorf("%+v, %v, %d runs; want %+v, %d", exit, err, size(file), c.exit, c.runs)
 				}
-				if took > timeout+grace+answerTime+time.Minute {
+				if took > job.Timeout+h.times.answer+time.Minute {
 					t.Errorf("it took %v", took)
 				}
 				before := size(file)
 				job.Timeout = time.Minute
 				begin = time.Now()
 				exit, err = start(t.Context(), w.Jail, job, nil, bailey.Streams{})
-				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > answerTime+time.Minute {
+				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > h.times.answer+time.Minute {
 					t.Errorf("the next call: %+v, %v, %d runs, after %v", exit, err, size(file)-before, time.Since(begin))
 				}
 				w.warm.busy.Wait()
@@ -277,15 +282,18 @@ func TestSilentWhenArmed(t *testing.T) {
 		t.Run(fmt.Sprintf("on demand %v", onDemand), func(t *testing.T) {
 			t.Parallel()
 			w := warmJail(t, Config{OnDemand: onDemand})
-			job := bailey.Job{Command: probe, Args: []string{"exit", "5"}, Timeout: 1500 * time.Millisecond}
+			job := bailey.Job{Command: probe, Args: []string{"exit", "5"}, Timeout: time.Minute}
+			if onDemand {
+				job.Timeout = 3 * short // which it has nothing from
+			}
 			turned := make(chan *helper)
-			go func() { h, _ := w.turned(t, job, "silent when armed"); turned <- h }()
+			go func() { h, _ := w.turned(t, job, "silent when armed", 3*short); turned <- h }()
 			for begin := time.Now(); len(w.warm.all()) == 0 && time.Since(begin) < time.Minute; {
 				time.Sleep(time.Millisecond)
 			}
 			begin := time.Now()
 			_, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
-			if took := time.Since(begin); took > answerTime+time.Minute {
+			if took := time.Since(begin); took > time.Minute {
 				t.Errorf("%v, %v", err, took)
 			}
 			if onDemand && bailey.KindOf(err) != bailey.Unavailable || !onDemand && err != nil {
@@ -312,11 +320,11 @@ func (w *warmth) all() []*helper {
 // TestFalseHandshake: a helper that is not this program with this plan gets no call.
 func TestFalseHandshake(t *testing.T) {
 	t.Parallel()
-	w := warmJail(t, Config{})
-	for _, lie := range []string{"no handshake", "another plan", "half a handshake", "a failure", "an unready handshake", "a silent handshake"} {
+	w, hasty := warmJail(t, Config{}), warmJail(t, Config{Answer: 2 * short})
+	for lie, w := range map[string]*warmed{"no handshake": w, "another plan": w, "half a handshake": w, "a failure": w, "an unready handshake": w, "a silent handshake": hasty} {
 		begin := time.Now()
-		h, err := w.turned(t, bailey.Job{Command: probe}, lie)
-		if err == nil || time.Since(begin) > answerTime+time.Minute || alive(h.process.Pid) {
+		h, err := w.turned(t, bailey.Job{Command: probe}, lie, 0)
+		if err == nil || time.Since(begin) > DefaultAnswer+time.Minute || alive(h.process.Pid) {
 			t.Errorf("%s: %v after %v", lie, err, time.Since(begin))
 		}
 	}
@@ -330,7 +338,7 @@ func TestFalseHandshake(t *testing.T) {
 	defer sleeper.Wait()
 	defer sleeper.Kill()
 	var wrong error
-	for begin := time.Now(); wrong == nil && time.Since(begin) < 20*time.Second; time.Sleep(time.Millisecond) { // it is a copy of this one until it executes
+	for begin := time.Now(); wrong == nil && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) { // it is a copy of this one until it executes
 		wrong = sameProgram(sleeper.Pid)
 	}
 	if wrong == nil || !strings.Contains(wrong.Error(), "another program") && !errors.Is(wrong, os.ErrNotExist) {

@@ -94,6 +94,7 @@ func hostFile(t *testing.T, path, text string) {
 
 // TestWarmMaskReplaced: a masked file that is saved anew (write beside it, rename over it) stays masked in the next call.
 func TestWarmMaskReplaced(t *testing.T) {
+	ktest.Long(t)
 	for _, write := range []bool{false, true} {
 		t.Run(fmt.Sprint("write=", write), func(t *testing.T) {
 			dir := hostDir(t)
@@ -138,6 +139,7 @@ func TestWarmMaskedDirectoryReplaced(t *testing.T) {
 
 // TestWarmNestedPlaceReplaced: a read-only place in a writable one, removed and made again, stays read-only.
 func TestWarmNestedPlaceReplaced(t *testing.T) {
+	ktest.Long(t)
 	dir := hostDir(t)
 	inner := filepath.Join(dir, "inner")
 	target := filepath.Join(inner, "file")
@@ -170,6 +172,7 @@ func TestWarmNestedPlaceReplaced(t *testing.T) {
 
 // TestWarmCancelledIsNotBegun: a call that is cancelled before its tool was executed never begins.
 func TestWarmCancelledIsNotBegun(t *testing.T) {
+	ktest.Long(t)
 	dir := hostDir(t)
 	target := filepath.Join(dir, "file")
 	j := plainJail(t, Config{OnDemand: true})
@@ -184,9 +187,11 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		syscall.Kill(h.process.Pid, syscall.SIGSTOP) // a slow machine
-		time.AfterFunc(100*time.Millisecond, func() { cancel(bailey.Gentle{Cause: errors.New("the caller left")}) })
-		time.AfterFunc(300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
+		syscall.Kill(h.process.Pid, syscall.SIGSTOP)  // a slow machine
+		time.AfterFunc(100*time.Millisecond, func() { // one after the other, however late
+			cancel(bailey.Gentle{Cause: errors.New("the caller left")})
+			time.AfterFunc(200*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
+		})
 		var out bytes.Buffer
 		exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &out})
 		r.Close()
@@ -204,19 +209,23 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 
 // TestWarmTimeIsNotDoubled: a call whose time is up before its tool was executed is not given as much time again.
 func TestWarmTimeIsNotDoubled(t *testing.T) {
-	j := plainJail(t, Config{OnDemand: true})
-	const limit = 4 * time.Second
-	job := func() bailey.Job { return bailey.Job{Timeout: limit} }
-	h := askUntilWarm(t, j, job, "exit", "0")
-	syscall.Kill(h.process.Pid, syscall.SIGSTOP)
-	time.AfterFunc(limit+300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
-	begin := time.Now()
-	r := ask(t, j, job(), "sleep")
-	took := time.Since(begin)
-	t.Logf("%v: %+v", took, r)
-	if took >= 2*limit {
-		t.Errorf("a call of %v took %v", limit, took)
+	ktest.Long(t)
+	var took time.Duration
+	for limit := 300 * time.Millisecond; limit < 10*time.Second; limit *= 2 { // a busy machine may take as long by itself
+		j := plainJail(t, Config{OnDemand: true})
+		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
+		syscall.Kill(h.process.Pid, syscall.SIGSTOP)
+		goon := time.AfterFunc(limit+300*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
+		begin := time.Now()
+		r := ask(t, j, bailey.Job{Timeout: limit}, "sleep")
+		took = time.Since(begin)
+		goon.Stop()
+		t.Logf("%v of %v: %+v", took, limit, r)
+		if took < 2*limit {
+			return
+		}
 	}
+	t.Errorf("the last call took %v, twice its time or more", took)
 }
 
 // slow is a writer that takes its time.
@@ -251,6 +260,7 @@ func askSlowly(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...s
 
 // TestWarmFloodAfterTheEnd: a tool that has exited has ended, whatever it left writes.
 func TestWarmFloodAfterTheEnd(t *testing.T) {
+	ktest.Long(t)
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Timeout: 3 * time.Second} }
 	cold, took := askSlowly(t, j, job(), 2*time.Millisecond, "leaveflood")
@@ -266,6 +276,7 @@ func TestWarmFloodAfterTheEnd(t *testing.T) {
 
 // TestWarmPackets: what a tool wrote before its end arrives, in whatever pieces.
 func TestWarmPackets(t *testing.T) {
+	ktest.Long(t)
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{} }
 	cold, _ := askSlowly(t, j, job(), 20*time.Millisecond, "packets")
@@ -278,21 +289,26 @@ func TestWarmPackets(t *testing.T) {
 
 // TestWarmSlowReader: a tool that ended in time has, however long its output takes to be written.
 func TestWarmSlowReader(t *testing.T) {
+	ktest.Long(t)
 	t.Parallel()
-	j := plainJail(t, Config{})
-	job := func() bailey.Job { return bailey.Job{Timeout: time.Second} }
-	h := askUntilWarm(t, j, job, "exit", "0")
-	cold, _ := askSlowly(t, plainJail(t, Config{}), job(), 1500*time.Millisecond, "flood", "100")
-	calls := h.calls
-	r, _ := askSlowly(t, j, job(), 1500*time.Millisecond, "flood", "100")
-	t.Logf("warm (%v): %+v %v, cold %+v", h.calls > calls, r.exit, r.err, cold.exit)
-	if r.exit.TimedOut {
-		t.Errorf("the receipt says that the time was up: %+v", r.exit)
+	var r, cold told
+	for timeout := 100 * time.Millisecond; timeout < 10*time.Second; timeout *= 2 { // on a busy machine a tool may not have ended in time
+		j := plainJail(t, Config{})
+		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
+		calls := h.calls
+		r, _ = askSlowly(t, j, bailey.Job{Timeout: timeout}, timeout*3/2, "saysandstays")
+		cold, _ = askSlowly(t, newJail(t, Config{}), bailey.Job{Timeout: timeout}, timeout*3/2, "saysandstays")
+		t.Logf("with %v warm (%v): %+v %v, cold %+v %v", timeout, h.calls > calls, r.exit, r.err, cold.exit, cold.err)
+		if r.err == nil && cold.err == nil && !r.exit.TimedOut && !cold.exit.TimedOut {
+			return
+		}
 	}
+	t.Errorf("the receipt says that the time was up: %+v, cold %+v", r.exit, cold.exit)
 }
 
 // TestWarmMountIsLetGo: a file system that is unmounted after a call is not held by a helper.
 func TestWarmMountIsLetGo(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "root")
 	const mount = "bailey-let-go"
 	dir := hostDir(t)
@@ -301,7 +317,7 @@ func TestWarmMountIsLetGo(t *testing.T) {
 	}
 	j := plainJail(t, Config{})
 	held := func() bool {
-		for _, h := range j.warm.helpers {
+		for _, h := range j.warm.all() {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", h.process.Pid))
 			if strings.Contains(string(b), mount) {
 				return true
@@ -318,16 +334,20 @@ func TestWarmMountIsLetGo(t *testing.T) {
 	if err := syscall.Unmount(dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
-	ask(t, j, bailey.Job{}, "exit", "0").must(t) // calls go on
-	if held() {
-		t.Error("unmounted, and held by a helper still")
+	for end := time.Now().Add(idleTime / 2); ; time.Sleep(50 * time.Millisecond) { // when nobody uses it a helper ends anyway
+		ask(t, j, bailey.Job{}, "exit", "0").must(t) // calls go on
+		if !held() {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("unmounted, and held by a helper still")
+		}
 	}
 }
 
 // TestWarmStuckHelperHoldsNobody: a caller that leaves while a helper is still being armed is not held.
 func TestWarmStuckHelperHoldsNobody(t *testing.T) {
-	j := plainJail(t, Config{})
+	j := plainJail(t, Config{Answer: 10 * time.Minute})
 	job := func() bailey.Job { return bailey.Job{} }
 	h := askUntilWarm(t, j, job, "exit", "0")
 	// As renew would find it, were the helper stopped, or its machine slow, when it is to take a cage apart.
@@ -350,13 +370,14 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	begin := time.Now()
 	_, err = r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	t.Logf("%v, %v", time.Since(begin), err)
-	if took := time.Since(begin); took > answerTime*3/4 { // as long as the helper is waited for
+	if took := time.Since(begin); took > time.Minute { // and not for as long as the helper is waited for
 		t.Errorf("held for %v", took)
 	}
 }
 
 // TestWarmBrood: what a tool leaves as children of the helper's ends with its call too.
 func TestWarmBrood(t *testing.T) {
+	ktest.Long(t)
 	dir := hostDir(t)
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Places: []bailey.Place{place(t, dir, true)}} }
@@ -391,6 +412,7 @@ func TestWarmSteer(t *testing.T) {
 
 // TestWarmNoDescriptorsLeak: calls by a helper, ended in many ways, leave no descriptor behind in the gateway.
 func TestWarmNoDescriptorsLeak(t *testing.T) {
+	ktest.Long(t)
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{Timeout: 300 * time.Millisecond} }
 	h := askUntilWarm(t, j, job, "exit", "0")
@@ -418,6 +440,7 @@ func TestWarmNoDescriptorsLeak(t *testing.T) {
 
 // TestWarmOnce: whatever is killed when, and whoever leaves when, no call runs twice, and none that says it ran did not.
 func TestWarmOnce(t *testing.T) {
+	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
 		dir := hostDir(t)
 		j := plainJail(t, Config{OnDemand: onDemand})
@@ -478,6 +501,7 @@ func TestWarmOnce(t *testing.T) {
 // TestWarmInitIsReadyFirst: a tool begins when its PID 1 has let go of its capabilities and descriptors, not before.
 // Nice says so: who has more capabilities is not to be set by who has none (cap_task_setnice).
 func TestWarmInitIsReadyFirst(t *testing.T) {
+	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
 		j := plainJail(t, Config{OnDemand: onDemand})
 		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")

@@ -45,6 +45,7 @@ func alike(t *testing.T, what string, got, want map[string]string) {
 // TestNothingIsLeftOfACall: a call leaves all that a tool can, and the next one of the same helper finds what a cage
 // shows that nothing was built of before.
 func TestNothingIsLeftOfACall(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	want := ask(t, w.Jail, bailey.Job{}, "state").state(t)
 	before, h := w.hot(t, bailey.Job{}, "state")
@@ -65,6 +66,7 @@ func TestNothingIsLeftOfACall(t *testing.T) {
 // TestTwoLiveCallsAreApart: a call finds nothing of one that lives in another helper of the same plan, and has left
 // all that it could by then.
 func TestTwoLiveCallsAreApart(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	want := ask(t, w.Jail, bailey.Job{}, "state").state(t)
 	first := w.heat(t, bailey.Job{}, "exit", "0")
@@ -95,6 +97,7 @@ func TestTwoLiveCallsAreApart(t *testing.T) {
 // TestNoLentValueStays: what was lent to a call lies in its helper's memory while it runs, since it came through the
 // mailbox, and nowhere of it afterwards; it is never in what the kernel shows of the helper.
 func TestNoLentValueStays(t *testing.T) {
+	ktest.Long(t)
 	ktest.Require(t, "root") // to read the memory
 	w := warmJail(t, Config{})
 	job := bailey.Job{EnvNames: []string{"TOKEN"}}
@@ -159,6 +162,7 @@ func found(t *testing.T, h *helper, token string) (n int) {
 
 // TestNoBoundIsReportedTwice: that a call was ended for want of memory is not said of the next one.
 func TestNoBoundIsReportedTwice(t *testing.T) {
+	ktest.Long(t)
 	w := warmJail(t, Config{})
 	r, h := w.hot(t, bailey.Job{}, "hoard", "700", "shared")
 	if r.must(t).exit.Over == "" || r.exit.Code != 137 {

@@ -16,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestWarmTorture has some callers, and 64, at once while helpers, the first processes of their cages and tools are killed at
 // random, for as long as BAILEY_TORTURE says (5 s unless said). Each tool runs at most once, and once where the call
 // says that it ended by itself; then nothing is left.
 func TestWarmTorture(t *testing.T) {
+	ktest.Long(t)
 	d := 5 * time.Second
 	if s := os.Getenv("BAILEY_TORTURE"); s != "" {
 		var err error
@@ -73,7 +75,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 				default:
 					t.Errorf("%d runs, and %+v", runs, r)
 				}
-				if took := time.Since(begin); took > 30*time.Second {
+				if took := time.Since(begin); took > time.Minute {
 					t.Errorf("a call took %v", took)
 				}
 				os.Remove(file)
@@ -92,7 +94,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 		t.Error(err)
 	}
 	after := w.bare(t)
-	for end := time.Now().Add(10 * time.Second); after.processes > 1 && time.Now().Before(end); after = w.bare(t) {
+	for end := time.Now().Add(time.Minute); after.processes > 1 && time.Now().Before(end); after = w.bare(t) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if after.processes != 1 || after.zombies > 0 || after.mounts != before.mounts || after.descriptors > before.descriptors+4 {

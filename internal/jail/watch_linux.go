@@ -31,6 +31,7 @@ type watch struct {
 	root    int // descriptor of /proc/PID of PID 1
 	bounds  bounds
 	begun   bool
+	lost    time.Duration // lostTime, but in tests
 	stop    chan struct{}
 	said    chan string     // takes what the cage was ended for, before it is
 	looking *sync.WaitGroup // of all watches
@@ -38,7 +39,7 @@ type watch struct {
 
 // newWatch opens the way to PID 1, which nobody has waited for yet, and proves that it can be seen.
 func newWatch(p *os.Process, looking *sync.WaitGroup) (*watch, error) {
-	w := &watch{process: p, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
+	w := &watch{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
 	var err error
 	if w.root, err = openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (w *watch) watch() (over string) {
 			select {
 			case <-w.stop:
 				return ""
-			case <-time.After(lostTime):
+			case <-time.After(w.lost):
 				return "the watcher lost sight of the tool (a /proc with hidepid hides it)"
 			}
 		case err != nil: // a watcher that cannot look holds nothing

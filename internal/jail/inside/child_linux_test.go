@@ -357,6 +357,7 @@ func TestArena(t *testing.T) {
 
 // TestTableFull: what does not fit makes no table, and nothing is written beyond.
 func TestTableFull(t *testing.T) {
+	ktest.Long(t)
 	tab := newTestTable(t)
 	behind := tab.arena.take(64)
 	for n := range maxRows {

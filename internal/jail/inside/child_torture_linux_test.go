@@ -25,6 +25,7 @@ const tortureEnv = "BAILEY_TORTURE"
 // TestChildTorture: children walk their tables while the memory and the stacks they were born with are collected and
 // moved, and while signals come in to all of their group.
 func TestChildTorture(t *testing.T) {
+	ktest.Long(t)
 	lasts := 3 * time.Second
 	if d, err := time.ParseDuration(os.Getenv(tortureEnv)); err == nil {
 		lasts = d

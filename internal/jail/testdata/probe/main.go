@@ -84,9 +84,13 @@ var verbs = map[string]func([]string){
 	"deaf":     func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
 	"deafsaid": func(a []string) { signal.Ignore(syscall.SIGTERM); fmt.Println("waiting"); beat(a) },
 	"tidy":     tidy,
-	"attack":   func([]string) { attack() },
-	"bomb":     func([]string) { bomb() },
-	"killall":  func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
+	"saysandstays": func([]string) { // for long enough that what it says is being written when it ends
+		fmt.Println("said")
+		time.Sleep(20 * time.Millisecond)
+	},
+	"attack":  func([]string) { attack() },
+	"bomb":    func([]string) { bomb() },
+	"killall": func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
 	"killone": func([]string) {
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
 			if sig < 32 || sig > 34 { // the C library's own: see signals in package inside
@@ -251,7 +255,7 @@ func spawn(out *os.File, args ...string) error {
 
 // waitFor returns when the file has grown.
 func waitFor(path string) {
-	for range 500 {
+	for range 3000 {
 		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
 			return
 		}
