@@ -59,7 +59,7 @@ func TestNothingSurvives(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	timesUp(t, newJail(t, Config{Grace: short}), newJail(t, Config{Grace: gentle}), func() (string, []bailey.Place) {
+	timesUp(t, func(t *testing.T, grace time.Duration) *Jail { return newJail(t, Config{Grace: grace}) }, func(t *testing.T, _ *Jail) (string, []bailey.Place) {
 		dir := t.TempDir()
 		return dir, []bailey.Place{place(t, dir, true)}
 	})
@@ -84,14 +84,16 @@ func TestTimesUnlessSaid(t *testing.T) {
 	planned.Close()
 }
 
-// timesUp has the time of calls be up: hasty leaves tools little time then, patient much. Each call has a place of its own.
-func timesUp(t *testing.T, hasty, patient *Jail, at func() (dir string, places []bailey.Place)) {
+// timesUp has the time of calls be up. A tool that was not asked to end, because it began when its time was up already, or that did not
+// end in time, has more of both in the next try.
+func timesUp(t *testing.T, jail func(t *testing.T, grace time.Duration) *Jail, at func(*testing.T, *Jail) (dir string, places []bailey.Place)) {
 	t.Helper()
 	for verb, call := range map[string]func(t *testing.T, timeout time.Duration) (begun bool){
 		"deaf": func(t *testing.T, timeout time.Duration) bool {
-			dir, places := at()
+			j := jail(t, short)
+			dir, places := at(t, j)
 			file, begin := filepath.Join(dir, "beat"), time.Now()
-			r := ask(t, hasty, bailey.Job{Timeout: timeout, Places: places}, "deaf", file)
+			r := ask(t, j, bailey.Job{Timeout: timeout, Places: places}, "deaf", file)
 			took := time.Since(begin)
 			if size(file) == 0 {
 				return false
@@ -105,9 +107,10 @@ func timesUp(t *testing.T, hasty, patient *Jail, at func() (dir string, places [
 			return true
 		},
 		"tidy": func(t *testing.T, timeout time.Duration) bool {
-			_, places := at()
-			r := ask(t, patient, bailey.Job{Timeout: timeout, Places: places}, "tidy")
-			if r.out == "" || r.exit.Code == 137 { // SIGTERM came before the program could take it
+			j := jail(t, 4*timeout)
+			_, places := at(t, j)
+			r := ask(t, j, bailey.Job{Timeout: timeout, Places: places}, "tidy")
+			if r.out == "" || r.exit.Code == 137 {
 				return false
 			}
 			if r.must(t).exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") {
@@ -116,7 +119,7 @@ func timesUp(t *testing.T, hasty, patient *Jail, at func() (dir string, places [
 			return true
 		},
 		"sleep": func(t *testing.T, timeout time.Duration) bool {
-			r := ask(t, patient, bailey.Job{Timeout: timeout}, "sleep")
+			r := ask(t, jail(t, short), bailey.Job{Timeout: timeout}, "sleep")
 			if bailey.KindOf(r.err) == bailey.Unavailable { // the cage was not built by then
 				return false
 			}
