@@ -105,7 +105,7 @@ func (y *yard) try(t testing.TB, h hook.Hook) (hook.Outcome, Asked) {
 // then: on a busy machine that takes long, and says nothing.
 func inMidst(t testing.TB, try func(timeout time.Duration) (begun bool)) {
 	t.Helper()
-	for timeout := 150 * time.Millisecond; timeout < 2*time.Minute; timeout *= 2 {
+	for timeout := 150 * time.Millisecond; timeout < 20*time.Second; timeout *= 2 {
 		if try(timeout) {
 			return
 		}

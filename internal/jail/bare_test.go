@@ -55,7 +55,7 @@ func runBare(t *testing.T, ctx context.Context, b *bare, job bailey.Job, lent []
 // then: on a busy machine that takes long, and says nothing.
 func inMidst(t testing.TB, call func(timeout time.Duration) (begun bool)) {
 	t.Helper()
-	for timeout := 150 * time.Millisecond; timeout < time.Minute; timeout *= 2 {
+	for timeout := 150 * time.Millisecond; timeout < 20*time.Second; timeout *= 2 {
 		if call(timeout) {
 			return
 		}
