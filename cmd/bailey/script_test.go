@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 		Dir:   "testdata/script",
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"json": jsonField, "same": sameField, "kill9": kill9, "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
+			"json": jsonField, "same": sameField, "kill9": signals(syscall.SIGKILL), "freeze": signals(syscall.SIGSTOP), "thaw": signals(syscall.SIGCONT), "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
 			"certificate": certificate, "page": page, "speaks": speaks, "card": insertCard, "receiver": startReceiver,
 		},
 		Condition: func(cond string) (bool, error) {
@@ -141,12 +141,14 @@ func forge(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(name+".sha256", fmt.Appendf(nil, "%x", sha256.Sum256(data)), 0o600))
 }
 
-// kill9 kills the home's gateway without a chance to tidy up.
-func kill9(ts *testscript.TestScript, _ bool, _ []string) {
-	conn, err := peer.Dial(wire.Home(ts.Getenv("BAILEY_HOME")).Socket())
-	ts.Check(err)
-	defer conn.Close()
-	ts.Check(syscall.Kill(conn.PID, syscall.SIGKILL))
+// kill9, freeze and thaw send the gateway a signal.
+func signals(sig syscall.Signal) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, _ []string) {
+		conn, err := peer.Dial(wire.Home(ts.Getenv("BAILEY_HOME")).Socket())
+		ts.Check(err)
+		defer conn.Close()
+		ts.Check(syscall.Kill(conn.PID, sig))
+	}
 }
 
 // wait-for FILE TEXT waits until a file holds a text.

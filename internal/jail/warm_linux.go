@@ -79,14 +79,7 @@ func (w *warmth) take(ctx context.Context, digest string) *helper {
 		if h == nil {
 			return nil
 		}
-		soon := time.NewTimer(soonEnough)
-		select {
-		case <-h.ready: // it may be arming
-			soon.Stop()
-		case <-soon.C:
-			w.untake(h)
-			return nil
-		case <-ctx.Done():
+		if !h.awaited(ctx) {
 			w.untake(h)
 			return nil
 		}
@@ -94,6 +87,23 @@ func (w *warmth) take(ctx context.Context, digest string) *helper {
 			return h
 		}
 		w.drop(h)
+	}
+}
+
+// awaited waits while the helper is arming, if that is soon over. A helper that is ready is taken however late this process is.
+func (h *helper) awaited(ctx context.Context) bool {
+	if h.waits() {
+		return true
+	}
+	soon := time.NewTimer(soonEnough)
+	defer soon.Stop()
+	select {
+	case <-h.ready:
+		return true
+	case <-soon.C:
+		return false
+	case <-ctx.Done():
+		return false
 	}
 }
 

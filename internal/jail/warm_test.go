@@ -108,7 +108,7 @@ func (w *warmed) brief(t testing.TB, job bailey.Job, timeout time.Duration, args
 	job.Timeout = timeout
 	r := ask(t, w.Jail, job, args...)
 	if h.calls != before+1 {
-		t.Fatalf("%v: the helper that waited has served %d calls", args, h.calls-before)
+		t.Fatalf("%v: the helper that waited has served %d calls; it is spoilt: %v, the mounts have changed: %v; %+v", args, h.calls-before, h.spoilt, remounted(h.mounts), r)
 	}
 	return r, h
 }

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestElsewhere: a package of which another system has no file is nothing to complain about, one that does not compile there is.
+func TestElsewhere(t *testing.T) {
+	c, _ := module(t, "func TestOther(t *testing.T) {}\n")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(c.dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(c.dir, name), text)
+	}
+	write("linux/one.go", "//go:build linux\n\npackage linux\n")
+	write("here/one.go", "package here\n")
+	pkgs, err := c.packages(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.elsewhere(t.Context(), pkgs); err != nil {
+		t.Error(err)
+	}
+	write("here/one_windows.go", "package here\n\nvar one = two\n")
+	if err := c.elsewhere(t.Context(), pkgs); err == nil || !strings.Contains(err.Error(), "undefined: two") {
+		t.Error(err)
+	}
+}
