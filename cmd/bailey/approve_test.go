@@ -262,7 +262,7 @@ func TestAgentsCannotApprove(t *testing.T) {
 			t.Errorf("a call of %s: %+v", verb, r)
 		}
 	}
-	for _, tool := range (doorOfMCP{a.stack}).Tools(t.Context(), bailey.Principal{}) {
+	for _, tool := range (doorOfMCP{s: a.stack}).Tools(t.Context(), bailey.Principal{}) {
 		if strings.Contains(string(tool.ID), approveVerb) || strings.Contains(string(tool.ID), denyVerb) {
 			t.Errorf("an agent has the tool %s", tool.ID)
 		}

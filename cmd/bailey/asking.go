@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bailey"
 	"bailey/internal/approve"
@@ -46,10 +47,24 @@ func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.Appro
 	if d.s.desk != nil {
 		trusted = d.s.desk.settings.Applied().Approvers
 	}
-	return mcp.Question{Question: open[i].Question, Local: unsigned(open[i].Question, trusted)}, nil
+	return mcp.Question{Question: open[i].Question, Local: d.asks(from) && unsigned(open[i].Question, trusted)}, nil
 }
 
-// Answer takes what a client says that its person said. It is local at most, and counts where that is enough.
+// asks reports whether the client of a call may ask its person. The answer comes through the client, so it is worth something only
+// if the agent cannot give it: settings must name the client. An agent in the agent jail, one that shows a token and one that comes
+// by HTTP can be any program, so these never ask.
+func (d doorOfMCP) asks(from bailey.Call) bool {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil {
+		return false
+	}
+	if _, jailed := d.s.sessions.Wall(from.Session.ID); jailed {
+		return false
+	}
+	name, _, _ := strings.Cut(from.Client, "/")
+	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
+}
+
+// Answer takes what a client says that its person said. It counts as the client's own word: the ledger names no person for it.
 func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
 	q, err := d.Question(ctx, from, id)
 	switch {
@@ -57,10 +72,12 @@ func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.Appro
 		return err
 	case q.Digest != digest:
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
+	case !d.asks(from):
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s is not for this client to answer", id), Hint: "bailey approve " + string(id)}
 	case grant && !q.Local:
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}
 	}
 	_, err = d.s.queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
-		Person: cmp.Or(from.Principal.Person, "somebody"), Operator: byClient})
+		Person: "the client " + cmp.Or(from.Client, "without a name"), Operator: byClient})
 	return err
 }

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +29,9 @@ import (
 // elicited is a yard whose policy asks about the date, with a client of its gateway through bailey serve.
 type elicited struct {
 	*yard
-	session *mcp.ClientSession
+	session  *mcp.ClientSession
+	opts     *mcp.ClientOptions
+	revision string
 
 	mu    sync.Mutex
 	shown []*mcp.ElicitParams
@@ -37,6 +44,9 @@ const older, newer = "2025-11-25", "2026-07-28"
 func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.ElicitParams) *mcp.ElicitResult) *elicited {
 	t.Helper()
 	y := &elicited{yard: newYard(t)}
+	if say != nil && settings == "" {
+		settings = `agents: {asking: ["a client"]}`
+	}
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
 	y.must(y.program, "policy", "init", rules)
@@ -58,16 +68,27 @@ unless { context.approvals.contains("dates-ask") };`, wants))
 			return say(r.Params), nil
 		}
 	}
+	y.opts, y.revision = opts, revision
+	y.connect("a client")
+	return y
+}
+
+// connect starts bailey serve for a client of this name.
+func (y *elicited) connect(name string) {
+	y.t.Helper()
 	cmd := y.command(y.program, "serve")
 	cmd.Dir = y.repo
-	var err error
-	y.session, err = mcp.NewClient(&mcp.Implementation{Name: "a client", Version: "1"}, opts).Connect(t.Context(), &mcp.CommandTransport{Command: cmd},
-		&mcp.ClientSessionOptions{ProtocolVersion: revision})
+	y.over(name, &mcp.CommandTransport{Command: cmd})
+}
+
+func (y *elicited) over(name string, way mcp.Transport) {
+	y.t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, y.opts).Connect(y.t.Context(), way, &mcp.ClientSessionOptions{ProtocolVersion: y.revision})
 	if err != nil {
-		t.Fatal(err)
+		y.t.Fatal(err)
 	}
-	t.Cleanup(func() { y.session.Close() })
-	return y
+	y.t.Cleanup(func() { session.Close() })
+	y.session = session
 }
 
 // outcome is what a program is told of a call.
@@ -176,7 +197,8 @@ func TestClientGrants(t *testing.T) {
 			t.Errorf("%s: shown %d questions", revision, len(y.shown))
 		}
 		log := y.must("sh", "-c", "grep '\"kind\":\"answer\"' "+filepath.Join(y.home.Ledger(), "00000001.jsonl"))
-		if !strings.Contains(log, `"level":"local"`) || !strings.Contains(log, `"operator":"client"`) {
+		if !strings.Contains(log, `"level":"local"`) || !strings.Contains(log, `"operator":"client"`) || !strings.Contains(log, `"name":"the client a client/1"`) ||
+			!strings.Contains(log, "granted by the client a client/1") {
 			t.Errorf("%s: the ledger: %s", revision, log)
 		}
 	}
@@ -202,7 +224,7 @@ func TestClientIsNotEnough(t *testing.T) {
 		"a role":    {"role=sre,count=1,ttl=10m", ""},
 		"two":       {"count=2,ttl=10m", ""},
 		"a level":   {"level=signed-software,count=1,ttl=10m", ""},
-		"approvers": {"count=1,ttl=10m", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIME6FYVSXA2mOHHbOb8smVMhKf7/ZYJcRoXhZtE86LkM\n"},
+		"approvers": {"count=1,ttl=10m", "agents: {asking: [\"a client\"]}\napprovers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIME6FYVSXA2mOHHbOb8smVMhKf7/ZYJcRoXhZtE86LkM\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newAsking(t, older, c.wants, c.settings, yes)
@@ -214,6 +236,96 @@ func TestClientIsNotEnough(t *testing.T) {
 				t.Errorf("an unsigned answer counts: %s", out)
 			}
 		})
+	}
+}
+
+// TestAttackAnswersItself: an agent whose program says that it shows forms answers its own question yes. It is not asked, and what it
+// answers anyway does not count: with settings that name no client or another one, with a token, by HTTP, and in the agent jail.
+func TestAttackAnswersItself(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	const named = `agents: {asking: ["a client"]}`
+	token := func(y *elicited) string {
+		var t struct{ Bearer string }
+		if err := json.Unmarshal([]byte(y.must(y.program, "agent", "add", "other", "--yes", "--json")), &t); err != nil {
+			y.t.Fatal(err)
+		}
+		return t.Bearer
+	}
+	for name, c := range map[string]struct {
+		settings string
+		connect  func(*elicited)
+	}{
+		"new home":     {"agents: {listed: 40}", func(y *elicited) { y.connect("a client") }},
+		"another name": {named, func(y *elicited) { y.connect("a client of another name") }},
+		"token":        {named, func(y *elicited) { y.env = append(y.env, "BAILEY_TOKEN="+token(y)); y.connect("a client") }},
+		"jail": {named, func(y *elicited) {
+			cmd := y.command(y.program, "wrap", "--yes", "--", "bailey", "serve")
+			cmd.Dir = y.repo
+			y.over("a client", &mcp.CommandTransport{Command: cmd})
+		}},
+		"http": {named, func(y *elicited) {
+			door := y.command(y.program, "serve", "--http", "127.0.0.1:0", "--json")
+			out, err := door.StdoutPipe()
+			if err == nil {
+				err = door.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { door.Process.Signal(syscall.SIGTERM); door.Wait() })
+			var served struct{ URL string }
+			if line, err := bufio.NewReader(out).ReadBytes('\n'); err != nil || json.Unmarshal(line, &served) != nil {
+				t.Fatalf("%s, %v", line, err)
+			}
+			y.over("a client", &mcp.StreamableClientTransport{Endpoint: served.URL, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: shows(token(y))}})
+		}},
+	} {
+		for _, revision := range []string{older, newer} {
+			t.Run(name+"/"+revision, func(t *testing.T) {
+				y := newAsking(t, revision, "count=1,ttl=10m", c.settings, yes)
+				c.connect(y)
+				y.wants(t.Context(), 300*time.Millisecond, bailey.Pending)
+				y.forged()
+				if len(y.shown) != 0 {
+					t.Errorf("the client was asked: %s", y.shown[0].Message)
+				}
+			})
+		}
+	}
+}
+
+// shows is a bearer that is sent with each request.
+type shows string
+
+func (s shows) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(s))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// forged answers the open question without having been asked, as a client of the newer revisions could. The call stays as it is.
+func (y *elicited) forged() {
+	y.t.Helper()
+	if y.revision != newer {
+		return
+	}
+	var list struct{ Approvals []struct{ ID, Digest string } }
+	if err := json.Unmarshal([]byte(y.must(y.program, "approvals", "list", "--json")), &list); err != nil || len(list.Approvals) != 1 {
+		y.t.Fatalf("%v, %+v", err, list)
+	}
+	q := list.Approvals[0]
+	sum := sha256.Sum256([]byte(`["system.date",{}]`))
+	for _, word := range []string{"yes", "no"} {
+		res, err := y.session.CallTool(y.t.Context(), &mcp.CallToolParams{Name: "system_date", Arguments: map[string]any{}, Meta: mcp.Meta{bmcp.PatienceKey: 0},
+			RequestState:   q.ID + "." + q.Digest + "." + hex.EncodeToString(sum[:]),
+			InputResponses: mcp.InputResponseMap{"approval": &mcp.ElicitResult{Action: "accept", Content: map[string]any{q.ID: word}}}})
+		if err != nil {
+			y.t.Fatal(err)
+		}
+		if b, _ := json.Marshal(res.Meta[bmcp.ResultKey]); !strings.Contains(string(b), `"status":"pending"`) {
+			y.t.Errorf("%s was taken for an answer: %s", word, b)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func TestToolsThatMayRun(t *testing.T) {
 		}
 		none := gateway.OpenProfiles(wire.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
 		s := &stack{shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), rules: fixedRules(rules)}
-		for _, tool := range (doorOfMCP{s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
+		for _, tool := range (doorOfMCP{s: s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
 			ids = append(ids, tool.ID)
 		}
 		return ids

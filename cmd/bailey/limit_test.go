@@ -14,7 +14,7 @@ func TestDoorsAreLimited(t *testing.T) {
 	s := spineForTest(t)
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Rate: 1e-9, Burst: 1})
 	call := bailey.Call{Capability: "no.such", Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-1"}, Door: "mcp"}
-	door := doorOfMCP{s}
+	door := doorOfMCP{s: s}
 	if first := door.Do(t.Context(), call); first.Receipt == "" {
 		t.Errorf("the first call has no receipt: %+v", first)
 	}

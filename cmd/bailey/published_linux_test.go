@@ -146,7 +146,7 @@ func TestNotAsPromised(t *testing.T) {
 	if b, err := json.Marshal(reply); err != nil || !strings.Contains(string(b), `"structured":{"b":[1,2]}`) {
 		t.Errorf("%s, %v", b, err)
 	}
-	tools := doorOfMCP{s}.Tools(t.Context(), bailey.Principal{Agent: "local"})
+	tools := doorOfMCP{s: s}.Tools(t.Context(), bailey.Principal{Agent: "local"})
 	i := slices.IndexFunc(tools, func(tool mcp.Tool) bool { return tool.ID == "jq.filter-file" })
 	if i < 0 || string(tools[i].OutputSchema) != `{"type":"object"}` {
 		t.Errorf("%+v", tools)

@@ -289,6 +289,9 @@ func agentsChange(old, now gateway.AgentRules) string {
 		if r.Listed > 0 {
 			list = append(list, fmt.Sprintf("agents: are shown %d tools, and search for the rest", r.Listed))
 		}
+		for _, name := range r.Asking {
+			list = append(list, "agents: "+cell(name)+" may ask its person and answer for it")
+		}
 		return strings.Join(list, "\n")
 	}
 	words := difference(lines(old), lines(now))

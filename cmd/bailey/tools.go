@@ -38,5 +38,5 @@ bailey capabilities search --json`,
 }
 
 func (s *stack) exportTools(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
-	return mcp.Export(doorOfMCP{s}.Tools(ctx, from.Principal), text(q.Args, "format"))
+	return mcp.Export(doorOfMCP{s: s}.Tools(ctx, from.Principal), text(q.Args, "format"))
 }

@@ -165,7 +165,7 @@ func TestUncagedKeepsWhatNeedsNoCage(t *testing.T) {
 func TestUncagedIsListed(t *testing.T) {
 	for rules, listed := range map[string]bool{"": false, wideRule: false, openRule: true} {
 		s, _ := newDesk(t, rules)
-		tools := doorOfMCP{s}.Tools(t.Context(), bailey.Principal{Agent: "local"})
+		tools := doorOfMCP{s: s}.Tools(t.Context(), bailey.Principal{Agent: "local"})
 		i := slices.IndexFunc(tools, func(tool mcp.Tool) bool { return tool.ID == "desk.look" })
 		if (i >= 0) != listed {
 			t.Errorf("%q: %+v", rules, tools)

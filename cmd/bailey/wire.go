@@ -309,12 +309,12 @@ func (s *stack) close() {
 
 // mcp speaks MCP for one connection.
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
-	return mcp.Serve(ctx, s.door(from), conn)
+	return mcp.Serve(ctx, s.door(from, true), conn)
 }
 
-func (s *stack) door(from bailey.Call) mcp.Config {
+func (s *stack) door(from bailey.Call, stdio bool) mcp.Config {
 	return mcp.Config{
-		Gate: doorOfMCP{s}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
+		Gate: doorOfMCP{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: version, Log: s.log,
 		Listed: s.desk.settings.Applied().Agents.Listed,
 		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
@@ -332,7 +332,7 @@ func (s *stack) web() (gateway.Web, error) {
 		},
 		Enter: func(ctx context.Context, c mcp.Caller) (mcp.Config, func(), error) {
 			from, leave, err := s.gateway.Enter(ctx, c.Principal, c.Dir)
-			return s.door(from), leave, err
+			return s.door(from, false), leave, err
 		},
 		Hide: func(text string) string { // before there is a session
 			id := bailey.NewSessionID()
@@ -358,7 +358,10 @@ func (w webDoor) Serve(l net.Listener) error {
 }
 
 // doorOfMCP shows the MCP door what it needs of the stack.
-type doorOfMCP struct{ s *stack }
+type doorOfMCP struct {
+	s     *stack
+	stdio bool // the client is at the other end of bailey serve, and not of HTTP
+}
 
 func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	return d.s.limit.Do(ctx, call)

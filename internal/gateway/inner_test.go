@@ -72,12 +72,12 @@ func TestWallSessionIsTheAgents(t *testing.T) {
 	if got, err := s.enter(t.Context(), bearer, localAgent()); err != nil || got != id {
 		t.Fatal(got, err)
 	}
-	if i, ok := s.wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/src/project" {
+	if i, ok := s.Wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/src/project" {
 		t.Errorf("%+v %v", i, ok)
 	}
 	own, id, _ := s.Issue(t.Context(), localAgent())
 	s.enter(t.Context(), own, localAgent())
-	if _, ok := s.wall(id); ok {
+	if _, ok := s.Wall(id); ok {
 		t.Error("a session of the user's is the wall's")
 	}
 }

@@ -135,7 +135,7 @@ func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) 
 	if from.Session.ID, err = g.Sessions.enter(ctx, q.Session, from.Principal); err != nil {
 		return nil, err
 	}
-	if i, ok := g.Sessions.wall(from.Session.ID); ok {
+	if i, ok := g.Sessions.Wall(from.Session.ID); ok {
 		from.Principal.Agent, from.Door = i.Agent, i.Door
 		g.Workspaces.fix(from.Session.ID, i.Dir)
 		nobody = false // who an agent inside is, its bearer says

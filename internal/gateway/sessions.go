@@ -114,8 +114,8 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 	return id, nil
 }
 
-// wall is a session as it was issued, where it is of an agent inside the wall. It is connected.
-func (s *Sessions) wall(id bailey.SessionID) (Issued, bool) {
+// Wall is a session as it was issued, where it is of an agent inside the wall. It is connected.
+func (s *Sessions) Wall(id bailey.SessionID) (Issued, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, ok := s.known(id)

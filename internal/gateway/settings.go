@@ -45,6 +45,8 @@ const maxListed = 1000
 type AgentRules struct {
 	Required bool `json:"required,omitempty"` // who shows no token makes no call
 	Listed   int  `json:"listed,omitempty"`   // how many tools they are shown; what is beyond they search for. 0: all
+	// Asking names the MCP clients that ask their person so that the model cannot answer.
+	Asking []string `json:"asking,omitempty"`
 }
 
 // UnmarshalJSON refuses what it does not know: a rule of a newer version that was left out would hide less than what

@@ -58,7 +58,8 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
 		"agents": func(n ast.Node) error {
-			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed)})
+			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed),
+				"asking": func(n ast.Node) (err error) { c.Agents.Asking, err = askingOf(n); return err }})
 		},
 	})
 	if err != nil {
@@ -217,4 +218,20 @@ func inFile(name, apply string, err error) error {
 		return err
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: name + m.why, Hint: cmp.Or(m.cure, "correct it") + ", then " + apply, Err: m.err}
+}
+
+// maxAsking bounds the clients that ask their person, and their names.
+const maxAsking, maxClientName = 16, 96
+
+// askingOf reads the names of MCP clients, as they call themselves in initialize.
+func askingOf(n ast.Node) (names []string, err error) {
+	err = items(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
+		name, err := wordOf(item, maxClientName)
+		if err == nil && (len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/")) {
+			err = fault(item, "a client's name has no '/', and stands once; there are at most %d", maxAsking)
+		}
+		names = append(names, name)
+		return err
+	})
+	return names, err
 }

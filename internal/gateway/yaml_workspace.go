@@ -63,7 +63,9 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	}
 	added := insert(string(text), dir)
 	now, err := ParseSettings([]byte(added))
-	if err != nil || !slices.Equal(now.Workspaces, append(old.Workspaces, dir)) || !reflect.DeepEqual(now.Redaction, old.Redaction) || !slices.Equal(now.Signers, old.Signers) || !reflect.DeepEqual(now.Approvers, old.Approvers) || now.Notify != old.Notify || !reflect.DeepEqual(now.Network, old.Network) || now.Agents != old.Agents || !reflect.DeepEqual(now.Broker, old.Broker) {
+	want := old
+	want.Workspaces = append(slices.Clone(old.Workspaces), dir)
+	if err != nil || !reflect.DeepEqual(now, want) {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: SettingsName + " has a form that a workspace cannot be added to",
 			Hint: fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir)}
 	}

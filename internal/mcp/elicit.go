@@ -14,8 +14,8 @@ import (
 )
 
 // A client that says it can ask its person ("elicitation") is given the question, whole: in a request of ours by the
-// revisions 2025-06-18 to 2025-11-25, as an input that the call still needs from 2026-07-28 on. Such an answer is local,
-// since the client could have given it by itself: where rules or settings want more, it is not asked.
+// revisions 2025-06-18 to 2025-11-25, as an input that the call still needs from 2026-07-28 on. The client could have given
+// such an answer by itself: only one that settings name is asked, and only if an unsigned answer is enough.
 
 // newRevision is the first without requests from server to client.
 const newRevision, firstElicitation = "2026-07-28", "2025-06-18"

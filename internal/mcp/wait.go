@@ -27,7 +27,7 @@ const beat = 10 * time.Second
 // Question is an open one, as this door shows it.
 type Question struct {
 	bailey.Question
-	// Local says that an answer without a signature would grant it by itself, which is all that comes from a client.
+	// Local says that this client may be asked, and that its answer, which has no signature, would grant it.
 	Local bool
 }
 
