@@ -212,15 +212,22 @@ const (
 // Wall is what the cage of an agent has beyond that of a tool: the host's programs, a project it may change and run, a home.
 // Each of these is a waiver that policy names. A tool that builds a project has some, as its manifest says.
 type Wall struct {
-	Trees []Tree   // of the host, read-only; what is in them may be executed
-	Home  *Place   // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
-	Cache string   // of a tool: whose home for this project is to be Home; the runner opens it
-	Run   bool     // what is in the writable places and in HOME may be executed
-	Keep  []string // files and directories below a writable place that stay as they are, absolute; only such as exist
-	Path  string   // search path, in place of the constant
-	Unix  bool     // sockets of the machine: those of the cage's own, and those that [Network] plans
-	Pty   bool     // terminals of its own, at /dev/pts
+	Trees []Tree // of the host, read-only; what is in them may be executed
+	Home  *Place // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
+	Cache string // of a tool: whose home for this project is to be Home; the runner opens it
+	// Fetches says that of the two homes that a Cache keeps for a project Home is to be the one of tools that download. Others have
+	// their own, and that one is Fetched: shown at [FetchedDir], read-only.
+	Fetches bool
+	Fetched *Place
+	Run     bool     // what is in the writable places and in HOME may be executed
+	Keep    []string // files and directories below a writable place that stay as they are, absolute; only such as exist
+	Path    string   // search path, in place of the constant
+	Unix    bool     // sockets of the machine: those of the cage's own, and those that [Network] plans
+	Pty     bool     // terminals of its own, at /dev/pts
 }
+
+// FetchedDir is where a tool that builds finds what the tools that download for it have in their home.
+const FetchedDir = "/home/fetched"
 
 // Tree is a file or directory of the host.
 type Tree struct {

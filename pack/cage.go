@@ -18,6 +18,7 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.word("cwdFromInput", inputName(), &b.CwdFromInput),
 		"cwd":          choice(r.source, "cwd", cwds, &b.Cwd),
+		"path":         r.commandPath(&b.Path),
 		"env":          r.env(m),
 	})
 	r.need(n, "backend", seen, "type")

@@ -38,9 +38,9 @@ func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
 // Programs are what the command may be, in the order in which it is looked for: the path in each directory of programs that the
 // manifest names, then the command as it stands there.
 func (m *Capability) Programs() (list []string) {
-	for _, tree := range m.spec.Sandbox.Work.Trees {
-		if path.Base(tree) == "bin" && !path.IsAbs(m.Command) {
-			list = append(list, path.Join(tree, m.Command))
+	if !path.IsAbs(m.Command) {
+		for _, dir := range m.searched() {
+			list = append(list, path.Join(dir, m.Command))
 		}
 	}
 	return append(list, m.Command)
@@ -54,20 +54,36 @@ func (m *Capability) wall() *bailey.Wall {
 		return nil
 	}
 	w := &bailey.Wall{Run: len(s.Run) > 0}
-	var dirs []string
 	for _, tree := range s.Trees {
 		w.Trees = append(w.Trees, bailey.Tree{Path: tree})
+	}
+	if dirs := m.searched(); len(dirs) > 0 {
+		w.Path = strings.Join(append(dirs, searched), ":")
+	}
+	if s.Cache {
+		w.Cache, w.Fetches = m.Pack, len(m.spec.Sandbox.Egress) > 0
+	}
+	return w
+}
+
+// searched are the directories in which the command is looked for before the constant ones.
+func (m *Capability) searched() (dirs []string) {
+	for _, tree := range m.spec.Sandbox.Work.Trees {
 		if path.Base(tree) == "bin" {
 			dirs = append(dirs, tree)
 		}
 	}
-	if len(dirs) > 0 {
-		w.Path = strings.Join(append(dirs, searched), ":")
+	return append(dirs, m.spec.Backend.Path...)
+}
+
+// commandPath reads backend.path.
+func (r *reader) commandPath(p *[]string) func(ast.Node) {
+	return func(n ast.Node) {
+		r.paths("path", p)(n)
+		if len(*p) > 0 && !r.builtin {
+			r.fault(tokenOf(n), "only built-in packs say where their command is looked for: backend.path")
+		}
 	}
-	if s.Cache {
-		w.Cache = m.Pack
-	}
-	return w
 }
 
 // searched is where programs are in every cage.
@@ -84,6 +100,10 @@ func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
 		r.fault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
+	case len(m.Sandbox.Egress) > 0 && len(w.Run)+len(w.Trees) > 0:
+		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network: what could run a file of the project would have it")
+	case len(m.Backend.Path) > 0 && !w.Cache:
+		r.fault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees) > 0 || w.Cache || w.Loopback):
 		r.fault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, cache and loopback: only a cage of ours has them", m.Isolation)
 	}

@@ -58,6 +58,17 @@ func TestExecIsAWaiver(t *testing.T) {
 			t.Errorf("%s: %q", text, p.Capabilities[0].Waivers())
 		}
 	}
+	for fs, want := range map[string]string{
+		`exec: [/usr/]`:                 "exec names programs only where egress reaches a network",
+		`exec: ["{{ input.dir }}"]`:     "exec names programs only where egress reaches a network",
+		`exec: [/usr/bin/rustc]`:        "",
+		`exec: [/usr/bin/rustc, /usr/]`: "exec names programs only where egress reaches a network",
+	} {
+		text := strings.Replace(string(manifest(`rw: ["{{ input.dir }}"], `+fs)), "{loopback: true}", `{egress: ["example.com:443"]}`, 1)
+		if p, err := parse("pack.yaml", []byte(text), true); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && (err != nil || len(p.Capabilities[0].Waivers()) > 0 || !p.Capabilities[0].wall().Fetches) {
+			t.Errorf("%s: %v", fs, err)
+		}
+	}
 	for _, text := range []string{`exec: [usr/]`, `exec: [/]`, `exec: [/usr/../x/]`, `exec: [//]`, `exec: [""]`} {
 		if _, err := parse("pack.yaml", manifest(text), true); err == nil {
 			t.Errorf("%s is accepted", text)

@@ -40,6 +40,7 @@ type backend struct {
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
 	Cwd          string   `json:"cwd,omitempty"`   // workspace, none; "" is the one that cwd says
+	Path         []string `json:"path,omitempty"`  // where the command is looked for first
 	Steps        []step   `json:"steps,omitempty"` // of a workflow
 }
 
@@ -156,10 +157,10 @@ func (r *reader) capability(n ast.Node, p *Pack) *Capability {
 		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
 		r.steps(&at, &m, c.schema)
 		r.reach(&m, &at, c.schema)
+		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
 		r.executes(&m, &at, c.schema)
 		r.open(n, &m, &at)
 		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
-		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
 		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
 		r.validators(at.validators, &m, c.schema)
 		c.output = r.output(at.outputSchema, at.output, &m, c.schema)

@@ -99,15 +99,16 @@ func TestRemotesAreNamed(t *testing.T) {
 func TestBuildersWaive(t *testing.T) {
 	for _, m := range catalog(t).All() {
 		builds := slices.Contains([]string{"go", "make", "npm", "pip", "cargo"}, m.Pack)
-		if waives := slices.Equal(m.Waivers(), []string{pack.FSExec}); waives != builds {
+		reaches := len(m.Reaches()) > 0
+		if waives := slices.Equal(m.Waivers(), []string{pack.FSExec}); waives != (builds && !reaches) {
 			t.Errorf("%s waives %q", m.ID, m.Waivers())
 		}
 		if !builds {
 			continue
 		}
 		j := m.Job(nil, []bailey.Place{{Input: "dir", Path: "/w"}})
-		if len(m.Reaches()) > 0 && (j.Wall.Run || m.Loopback()) {
-			t.Errorf("%s reaches %q and runs what the project has", m.ID, m.Reaches())
+		if reaches && (j.Wall.Run || len(j.Wall.Trees) > 0 || m.Loopback()) || j.Wall.Fetches != reaches {
+			t.Errorf("%s reaches %q and runs what the project has: %+v", m.ID, m.Reaches(), j.Wall)
 		}
 		for _, v := range []string{"RUSTC=rustc", "RUSTC_WRAPPER=", "RUSTC_WORKSPACE_WRAPPER="} { // which outrank .cargo/config.toml
 			if m.Pack == "cargo" && len(m.Reaches()) > 0 && !slices.Contains(j.Env, v) {

@@ -204,7 +204,7 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
 	}
-	for _, own := range []string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
+	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
 		if above(path, own) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
 				Hint: "name a directory below it"}

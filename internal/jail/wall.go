@@ -41,8 +41,15 @@ func (r *run) wall(l *layout, w *bailey.Wall) error {
 			}
 		}
 	}
-	if err := r.home(l, w); err != nil {
-		return err
+	if w.Home != nil {
+		if err := r.kept(l, *w.Home, homeDir, w.Run); err != nil {
+			return err
+		}
+	}
+	if w.Fetched != nil {
+		if err := r.kept(l, *w.Fetched, bailey.FetchedDir, w.Run); err != nil {
+			return err
+		}
 	}
 	for _, t := range w.Trees {
 		if err := r.hostTree(l, t); err != nil {
@@ -69,19 +76,15 @@ func (b bind) writable() bool { return b.attrs&readOnly == 0 && !b.device }
 // elsewhere tells whether b shows at its target what lies at another path: then no path of the host's means the same there.
 func (b bind) elsewhere() bool { return filepath.IsAbs(b.source) && b.source != b.target }
 
-// home mounts a directory in place of the empty HOME. Of all that a cage shows it alone may lie beneath a mask: Bailey keeps
-// homes of agents in its own, which no cage may show.
-func (r *run) home(l *layout, w *bailey.Wall) error {
-	if w.Home == nil {
-		return nil
-	}
-	p := *w.Home
+// kept mounts a directory that Bailey keeps: in place of the empty HOME, or at [bailey.FetchedDir]. Of all that a cage shows these
+// alone may lie beneath a mask: Bailey keeps homes of agents and tools in its own, which no cage may show.
+func (r *run) kept(l *layout, p bailey.Place, at string, runs bool) error {
 	for target, b := range l.binds {
 		if b.place != nil && (above(p.Path, b.source) || above(b.source, p.Path)) { // what is kept in one could be changed by way of the other
 			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the home %s and %s lie in each other", p.Path, b.source), Hint: "name another home"}
 		}
-		if above(homeDir, target) {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, homeDir),
+		if above(at, target) {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, at),
 				Hint: "work without a home that is kept, or move the directory"}
 		}
 	}
@@ -106,11 +109,14 @@ func (r *run) home(l *layout, w *bailey.Wall) error {
 	case l.shows(p.Path) != "":
 		return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is no home: it would show " + l.shows(p.Path), Hint: "name a directory with nothing masked in it"}
 	}
-	b.place, b.attrs, b.target = file, inert, homeDir
-	if w.Run {
+	b.place, b.attrs, b.target = file, inert, at
+	if !p.Write {
+		b.attrs |= readOnly
+	}
+	if runs {
 		b = b.runs()
 	}
-	l.binds[homeDir] = b
+	l.binds[at] = b
 	return nil
 }
 

@@ -55,12 +55,21 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
 	}
 	if wall.Cache != "" {
-		home, err := r.state.home(job.Dir)
+		fetched, err := r.state.home(r.state.Fetched(job.Dir), wall.Fetches)
 		if err != nil {
 			return nil, err
 		}
-		defer home.File.Close()
-		wall.Home = &home
+		defer fetched.File.Close()
+		if wall.Fetches {
+			wall.Home = &fetched
+		} else {
+			home, err := r.state.home(r.state.Home(job.Dir), true)
+			if err != nil {
+				return nil, err
+			}
+			defer home.File.Close()
+			wall.Home, wall.Fetched = &home, &fetched
+		}
 	}
 	job.Wall = &wall
 	run, err := w.Runner.Plan(ctx, job)
@@ -98,12 +107,13 @@ func guardedIn(project string) (Found, error) {
 	return found, found.Refused(project)
 }
 
-// Home is where tools that work on a project have their HOME.
-func (s State) Home(project string) string { return s.in(named(project), "home") }
+// Home is where tools that build a project have their HOME, and Fetched where those that download for it have theirs. What runs
+// the project's code could leave in a HOME what a tool that reaches a network would take for its own configuration.
+func (s State) Home(project string) string    { return s.in(named(project), "home") }
+func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
 
-// home opens it. The directory above is this user's alone, so that nothing of a cage put a link in its place.
-func (s State) home(project string) (p bailey.Place, err error) {
-	home := s.Home(project)
+// home opens one of them. The directory above is this user's alone, so that nothing of a cage put a link in its place.
+func (s State) home(home string, write bool) (p bailey.Place, err error) {
 	if info, err := os.Lstat(home); err == nil && info.IsDir() {
 		os.Chmod(home, 0o700) // a tool can change the mode of its own
 	}
@@ -122,7 +132,7 @@ func (s State) home(project string) (p bailey.Place, err error) {
 		return p, &bailey.Error{Kind: bailey.Unavailable, Message: home + " cannot be opened", Err: err}
 	}
 	real, err := filepath.EvalSymlinks(home)
-	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: true}, err
+	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: write}, err
 }
 
 // Start writes down what is guarded, and settles when nothing of the cage is alive. Who waits for an answer may have changed a
