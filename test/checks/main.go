@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -167,11 +168,17 @@ func (c *checks) skipped() []skip {
 	return all
 }
 
-// tail is the end of a text, of at most so many lines.
+// tail is the end of what tests printed, of at most so many lines: without those that only say which tests ran, if it is longer.
 func tail(text string, lines int) string {
 	all := strings.SplitAfter(text, "\n")
+	if len(all) > lines {
+		all = slices.DeleteFunc(all, func(line string) bool {
+			line = strings.TrimSpace(line)
+			return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- PASS") || strings.HasPrefix(line, "--- SKIP")
+		})
+	}
 	if n := len(all) - lines; n > 0 {
 		return fmt.Sprintf("… %d lines before\n%s", n, strings.Join(all[n:], ""))
 	}
-	return text
+	return strings.Join(all, "")
 }

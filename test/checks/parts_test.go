@@ -31,3 +31,17 @@ func TestElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTail: of long output what a test says is kept before which tests passed.
+func TestTail(t *testing.T) {
+	text := "a_test.go:1: this is why\n" + strings.Repeat("=== RUN   TestX\n    --- PASS: TestX/y (0.00s)\n", 50) + "--- FAIL: TestX (0.00s)\n"
+	if got := tail(text, 40); got != "a_test.go:1: this is why\n--- FAIL: TestX (0.00s)\n" {
+		t.Errorf("%q", got)
+	}
+	if got := tail("=== RUN\nx\n", 40); got != "=== RUN\nx\n" {
+		t.Errorf("%q", got)
+	}
+	if got := tail(strings.Repeat("x\n", 50), 2); got != "… 49 lines before\nx\n" {
+		t.Errorf("%q", got)
+	}
+}
