@@ -44,6 +44,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/approve": {ours: []string{".", "internal/canon"}},
 	"internal/broker":  {ours: []string{".", "internal/peer", "internal/canon", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
 	"internal/notify":  {ours: []string{"."}},
+	"internal/guard":   {},
 	"internal/hooks":   {ours: []string{".", "hook"}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// spine
@@ -52,9 +53,9 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/wire":    {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/shim":    {ours: []string{".", "internal/terminal", "internal/wire"}},
-	"internal/judge":   {ours: []string{".", "pack", "internal/command"}},
+	"internal/judge":   {ours: []string{".", "pack", "internal/command", "internal/guard"}},
 	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
-	"internal/wrap":    {ours: []string{"."}},
+	"internal/wrap":    {ours: []string{".", "internal/guard"}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/guard"
 	"bailey/internal/ktest"
 	"bailey/pack"
 	"bailey/packs/hostile"
@@ -117,6 +118,34 @@ func TestBuildersWaive(t *testing.T) {
 		}
 		if j.Wall.Unix || j.Wall.Pty || j.Wall.Cache != m.Pack || j.Dir != "/w" || m.SideEffect != pack.Mutating {
 			t.Errorf("%s: %+v", m.ID, j.Wall)
+		}
+	}
+}
+
+// TestAttackCloneName: no directory that a clone makes has a name that git, or a program outside of the cage, acts on.
+func TestAttackCloneName(t *testing.T) {
+	names := []string{"hooks", "HOOKS", "config", "config.worktree", "commondir", "HEAD", "objects", "refs", "modules", "worktrees"}
+	for _, e := range guard.All() {
+		if e.Dir == "" {
+			names = append(names, strings.ReplaceAll(e.Spelt, "*", "x"), strings.ToUpper(strings.ReplaceAll(e.Spelt, "*", "x"))+".")
+		}
+	}
+	for id, input := range map[bailey.CapabilityID]map[string]any{"git.clone": {"url": "https://git.example.org/a/b.git", "into": "/w"}, "gh.clone": {"repo": "a/b", "into": "/w"}} {
+		m, err := catalog(t).Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			input["name"] = name
+			if _, err := m.Check(input, true); bailey.KindOf(err) != bailey.Invalid {
+				t.Errorf("%s makes %s: %v", id, name, err)
+			}
+		}
+		for _, name := range []string{"shop", "config-server", "hooks.js", "claude-code", "b.git"} {
+			input["name"] = name
+			if _, err := m.Check(input, true); err != nil {
+				t.Errorf("%s does not make %s: %v", id, name, err)
+			}
 		}
 	}
 }

@@ -54,10 +54,7 @@ func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.Appro
 // if the agent cannot give it: settings must name the client. An agent in the agent jail, one that shows a token and one that comes
 // by HTTP can be any program, so these never ask.
 func (d doorOfMCP) asks(from bailey.Call) bool {
-	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil {
-		return false
-	}
-	if _, jailed := d.s.sessions.Wall(from.Session.ID); jailed {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.jailed(from.Session.ID) {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")

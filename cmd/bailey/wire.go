@@ -177,7 +177,7 @@ func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspa
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches()), s.scribe.lore.Pins, s.scribe.note)
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.jailed), s.scribe.lore.Pins, s.scribe.note)
 	s.open = s.pins.Beside(none)
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
@@ -310,6 +310,12 @@ func (s *stack) close() {
 // mcp speaks MCP for one connection.
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 	return mcp.Serve(ctx, s.door(from, true), conn)
+}
+
+// jailed tells the sessions of agents in the agent jail.
+func (s *stack) jailed(id bailey.SessionID) bool {
+	_, jailed := s.sessions.Wall(id)
+	return jailed
 }
 
 func (s *stack) door(from bailey.Call, stdio bool) mcp.Config {

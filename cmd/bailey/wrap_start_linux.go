@@ -110,11 +110,13 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	}
 	stop := w.report(ctx, refusals)
 	alive, forget := w.untilKilled(ctx)
+	watching := w.watch()
 	exit, err := w.app.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
 	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil { // an agent that was told to end may do so by itself
 		err = cmp.Or(err, why)
 	}
 	forget()
+	watching()
 	stop()
 	end := wrapEnding{ID: w.run.ID, ExitCode: exit.Code, Egress: way.Report().EgressTotals}
 	s, serr := w.run.Settle()
@@ -131,6 +133,14 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 		return exit, err
 	}
 	return exit, w.ended(cage, exit)
+}
+
+// watch looks after git's directories while the agent runs; the function ends that.
+func (w *wrapped) watch() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { w.run.Watch(ctx) })
+	return func() { cancel(); watching.Wait() }
 }
 
 // settle is for a run that did not come to its end.

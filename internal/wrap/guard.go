@@ -11,15 +11,17 @@ import (
 	"slices"
 
 	"bailey"
+	"bailey/internal/guard"
 )
 
-// guarded are the names that have programs outside of the wall do something: editors, shells, agents and git, whose hooks
-// are often said to lie in the last three, read them when the project is opened or worked on. They are guarded at whatever depth.
-var guarded = []string{".bailey", ".mcp.json", ".claude", ".envrc", ".vscode", ".idea", ".cursor", ".codex", ".gemini", ".opencode", "opencode.json", "opencode.jsonc",
-	".zed", ".devcontainer", ".devcontainer.json", ".exrc", ".nvimrc", ".nvim.lua", ".husky", ".githooks", ".pre-commit-config.yaml"}
+// What is guarded are the names of package guard, at whatever depth, and what git acts on in its directories. Names are compared
+// folded: on a file system without case .GIT/CONFIG is .git/config.
 
 // ofGit are those in a directory that git takes for a repository's own (gitrepository-layout(5)).
 var ofGit = []string{"config", "config.worktree", "hooks", "commondir"}
+
+// dotGit is what a repository's own directory is called, or the file that says where it is.
+const dotGit = ".git"
 
 // maxEntries bounds the walk before a run: a project with more files than that is refused. At its end nothing is too much, for
 // then whoever made the files would be who is guarded against.
@@ -30,23 +32,25 @@ const maxDepth = 512
 
 // Found is what a walk found of a project.
 type Found struct {
-	Paths  []string // relative, slash-separated, sorted
-	Unseen []string // directories that could not be looked into
+	Paths  []string          // relative, slash-separated, sorted
+	Unseen []string          // directories that could not be looked into
+	Links  map[string]string // symbolic links that lead out of the project, with their words: see [walk.out]
+	Git    []string          // directories that are git's own
 }
 
 // Guarded finds what an agent may not change below a project. It follows no symbolic link; a link that has such a name is
 // found as any other thing of that name is, and so is one that leads to what lies in avoid.
 func Guarded(project string, avoid ...string) (f Found, err error) {
-	return guard(project, maxEntries, avoid)
+	return search(project, maxEntries, avoid)
 }
 
-func guard(project string, most int, avoid []string) (f Found, err error) {
+func search(project string, most int, avoid []string) (f Found, err error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {
 		return f, err
 	}
 	defer root.Close()
-	w := &walk{project: project, left: most}
+	w := newWalk(project, most)
 	for _, dir := range avoid {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			w.avoid = append(w.avoid, real)
@@ -55,6 +59,7 @@ func guard(project string, most int, avoid []string) (f Found, err error) {
 	if err := w.dir(root, ".", 0, false); err != nil {
 		return f, err
 	}
+	slices.Sort(w.found.Git)
 	slices.Sort(w.found.Paths)
 	slices.Sort(w.found.Unseen)
 	return w.found, nil
@@ -66,10 +71,11 @@ func inside(project string) string {
 	has := func(dir, name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	checkout := false
 	for dir := project; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		name, above := filepath.Base(dir), filepath.Dir(dir)
-		checkout = checkout || has(dir, ".git")
+		name, above := guard.Fold(filepath.Base(dir)), filepath.Dir(dir)
+		_, guarded := guard.Name(filepath.Base(above), name)
+		checkout = checkout || has(dir, dotGit)
 		repository := has(above, "HEAD") && (has(above, "objects") && has(above, "refs") || has(above, "commondir"))
-		if name == ".git" || !checkout && (slices.Contains(guarded, name) || repository && slices.Contains(ofGit, name)) {
+		if name == dotGit || !checkout && (guarded || repository && slices.Contains(ofGit, name)) {
 			return dir
 		}
 	}
@@ -78,9 +84,18 @@ func inside(project string) string {
 
 type walk struct {
 	project string
+	real    string   // canonical
 	avoid   []string // canonical
 	found   Found
 	left    int // entries to come; below zero there is no bound
+}
+
+func newWalk(project string, most int) *walk {
+	w := &walk{project: project, real: project, left: most, found: Found{Links: map[string]string{}}}
+	if real, err := filepath.EvalSymlinks(project); err == nil {
+		w.real = real
+	}
+	return w
 }
 
 // entries are those of a directory that count.
@@ -92,21 +107,25 @@ type entries struct {
 
 // dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile; inGit says that it lies in one of git's.
 func (w *walk) dir(at *os.Root, name string, depth int, inGit bool) error {
-	list, err := w.list(at, name)
+	list, err := w.list(at, name, inGit)
 	if err != nil {
 		return err
 	}
 	// Of a submodule or worktree too: .git/modules/NAME, .git/worktrees/NAME. And one that is bare, or has its objects elsewhere,
 	// which git takes wherever it lies. Whatever is in .git itself, git may take it for a repository when a HEAD is put there.
-	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) || inGit && filepath.Base(name) == ".git"
+	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) || inGit && guard.Fold(filepath.Base(name)) == dotGit
+	if repository {
+		w.found.Git = append(w.found.Git, filepath.ToSlash(name))
+	}
 	for _, n := range list.names {
-		if repository || !slices.Contains(ofGit, n) {
+		if repository || !slices.Contains(ofGit, guard.Fold(n)) {
 			w.found.Paths = append(w.found.Paths, filepath.ToSlash(filepath.Join(name, n)))
 		}
 	}
 	for _, n := range list.dirs {
 		path := filepath.ToSlash(filepath.Join(name, n))
-		if repository && slices.Contains(ofGit, n) {
+		folded := guard.Fold(n)
+		if repository && slices.Contains(ofGit, folded) {
 			continue // it is found, with all that is in it
 		}
 		if depth == maxDepth {
@@ -119,8 +138,8 @@ func (w *walk) dir(at *os.Root, name string, depth int, inGit bool) error {
 			continue
 		}
 		// Names of branches are in refs and logs, and mean nothing there; a directory of a project may have such a name too.
-		own := repository && (n == "objects" || n == "refs" || n == "logs")
-		err = w.dir(sub, path, depth+1, (inGit || n == ".git") && !own)
+		own := repository && (folded == "objects" || folded == "refs" || folded == "logs")
+		err = w.dir(sub, path, depth+1, (inGit || folded == dotGit) && !own)
 		closed()
 		if err != nil {
 			return err
@@ -149,7 +168,7 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 }
 
 // list reads a directory, some names at a time. One that cannot be read is noted.
-func (w *walk) list(at *os.Root, name string) (list entries, err error) {
+func (w *walk) list(at *os.Root, name string, inGit bool) (list entries, err error) {
 	list.has = map[string]bool{}
 	d, err := at.Open(".")
 	if err != nil {
@@ -157,18 +176,28 @@ func (w *walk) list(at *os.Root, name string) (list entries, err error) {
 		return list, nil
 	}
 	defer d.Close()
+	in := filepath.Base(name)
+	if name == "." {
+		in = filepath.Base(w.project)
+	}
 	for {
 		some, err := d.ReadDir(1024)
 		for _, e := range some {
 			n, link := e.Name(), e.Type()&fs.ModeSymlink != 0
-			switch n {
-			case "HEAD", "objects", "refs", "commondir":
-				list.has[n] = true
+			folded := guard.Fold(n)
+			switch folded {
+			case "head":
+				list.has["HEAD"] = true
+			case "objects", "refs", "commondir":
+				list.has[folded] = true
 			}
-			if slices.Contains(guarded, n) || slices.Contains(ofGit, n) || n == ".git" && !e.IsDir() || link && w.leads(at, name, n) {
+			_, guarded := guard.Name(in, folded)
+			if guarded || slices.Contains(ofGit, folded) || folded == dotGit && !e.IsDir() || link && w.leads(at, name, n) {
 				list.names = append(list.names, n)
+			} else if link {
+				w.out(at, name, n, inGit)
 			}
-			if e.IsDir() && !slices.Contains(guarded, n) {
+			if e.IsDir() && !guarded {
 				list.dirs = append(list.dirs, n)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,11 +47,15 @@ type Run struct {
 	Project string            `json:"project"`
 	Started time.Time         `json:"started"`
 	Before  []string          `json:"before"`           // of the project, relative
+	Links   map[string]string `json:"links,omitempty"`  // that led out of it, with their words
 	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
 	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
 
-	state State
-	lock  *os.File
+	state  State
+	lock   *os.File
+	git    []string // directories that are git's own
+	away   []string // what [Run.Watch] put in quarantine, with its words
+	awayTo map[string]string
 }
 
 // MarshalJSON and UnmarshalJSON have names in a form that JSON keeps: one need not be UTF-8, and who comes after a run that was
@@ -77,7 +82,12 @@ type record Run // without the methods
 func (r *Run) renamed(by func(string) (string, error)) *Run {
 	to := *r
 	to.Project, _ = by(r.Project)
-	to.Before, to.Stamps = nil, map[string]string{}
+	to.Before, to.Stamps, to.Links = nil, map[string]string{}, map[string]string{}
+	for name, words := range r.Links {
+		name, _ = by(name)
+		words, _ = by(words)
+		to.Links[name] = words
+	}
 	for _, name := range r.Before {
 		name, _ = by(name)
 		to.Before = append(to.Before, name)
@@ -91,7 +101,7 @@ func (r *Run) renamed(by func(string) (string, error)) *Run {
 
 // Begin writes a run down and holds it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
-	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, state: s}
+	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Links: before.Links, state: s, git: before.Git}
 	if r.Stamps, err = stamps(project, before.Paths); err != nil {
 		return nil, "", err
 	}
@@ -213,10 +223,11 @@ func (s State) Left(project string) (list []*Run, err error) {
 
 // Settled is what a run left in its project.
 type Settled struct {
-	Dir     string   `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
-	Moved   []string `json:"moved,omitempty"`
-	Unseen  []string `json:"unseen,omitempty"`  // directories that could not be looked into
-	Changed []string `json:"changed,omitempty"` // what was guarded and is not what it was
+	Dir     string            `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
+	Moved   []string          `json:"moved,omitempty"`
+	Links   map[string]string `json:"links,omitempty"`   // those of Moved that led out of the project, with their words
+	Unseen  []string          `json:"unseen,omitempty"`  // directories that could not be looked into
+	Changed []string          `json:"changed,omitempty"` // what was guarded and is not what it was
 }
 
 // maxWords bounds how many things of a kind are named to a person: an agent can leave millions.
@@ -228,6 +239,10 @@ func (s Settled) Words(project string) (lines []string) {
 		if i == maxWords {
 			lines = append(lines, fmt.Sprintf("%d more appeared and are in quarantine: %s.json has all of them", len(s.Moved)-i, s.Dir))
 			break
+		}
+		if words, link := s.Links[path]; link {
+			lines = append(lines, fmt.Sprintf("%s appeared, a link that leads out of the project, to %s: it is in quarantine, since git and other programs outside of the wall would write there", path, words))
+			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
 			path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
@@ -246,13 +261,24 @@ func (s Settled) Words(project string) (lines []string) {
 	return lines
 }
 
+// moved notes what is in quarantine.
+func (s *Settled) moved(path string, links map[string]string) {
+	s.Moved = append(s.Moved, path)
+	if words, link := links[path]; link {
+		if s.Links == nil {
+			s.Links = map[string]string{}
+		}
+		s.Links[path] = words
+	}
+}
+
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Settle moves what appeared out of the project, drops a home that is not kept, and forgets the run: in this order, so that one
 // that does not get so far is found again. Nothing of the cage may be alive.
 func (r *Run) Settle() (s Settled, err error) {
 	defer r.lock.Close()
-	now, err := guard(r.Project, -1, []string{string(r.state)})
+	now, err := search(r.Project, -1, []string{string(r.state)})
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // gone, or moved away with all that is in it
 		s.Unseen = []string{"."}
@@ -265,7 +291,9 @@ func (r *Run) Settle() (s Settled, err error) {
 			return s, err
 		}
 		s.Changed = changed(r.Stamps, is)
-		fresh := New(r.Before, now.Paths)
+		s.Moved, s.Links = r.away, r.awayTo
+		links := newLinks(r.Links, now.Links)
+		fresh := slices.Sorted(slices.Values(slices.Concat(New(r.Before, now.Paths), links)))
 		if len(fresh) > 0 {
 			if s.Dir, err = r.quarantine(fresh); err != nil {
 				return s, err
@@ -274,7 +302,7 @@ func (r *Run) Settle() (s Settled, err error) {
 		var stuck []error // one that cannot be moved is no reason to leave the others
 		for _, path := range fresh {
 			if err := move(r.Project, path, s.Dir); err == nil {
-				s.Moved = append(s.Moved, path)
+				s.moved(path, now.Links)
 			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
 				stuck = append(stuck, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
 					Hint: "move it away yourself, before you open the project"})

@@ -16,16 +16,20 @@ import (
 	"bailey"
 )
 
-// Works is a runner for tools that build: what is guarded in a project stays as it is, what of that kind appears is put in
-// quarantine, and a tool that keeps its HOME has one for each project, which no other cage shows. Jobs without a wall pass.
-// Kept homes are in a [State] for each cache, below Dir.
+// Works is a runner for tools that write a project. None writes in a directory that programs outside of the cage act on. For tools that
+// build, what is guarded in a project stays as it is, what of that kind appears is put in quarantine, and a tool that keeps its
+// HOME has one for each project, which no other cage shows. For any tool that an agent in the agent jail calls, what is guarded
+// stays as it is, as it does for the agent. Kept homes are in a [State] for each cache, below Dir.
 type Works struct {
 	Runner bailey.Runner
 	Dir    string
+	Jailed func(bailey.SessionID) bool // tells sessions of agents in the agent jail
 }
 
 // NewWorks returns a runner before r.
-func NewWorks(r bailey.Runner, dir string) bailey.Runner { return &Works{r, dir} }
+func NewWorks(r bailey.Runner, dir string, jailed func(bailey.SessionID) bool) bailey.Runner {
+	return &Works{r, dir, jailed}
+}
 
 // work is a job on its way.
 type work struct {
@@ -37,7 +41,20 @@ type work struct {
 
 // Plan adds to a job what it keeps and its home. Nothing in the project is changed.
 func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if job.Wall == nil && w.Jailed(job.Session) {
+		kept, err := wallFor(job)
+		if err != nil {
+			return nil, err
+		}
+		job.Wall = kept
+		return w.Runner.Plan(ctx, job)
+	}
 	if job.Wall == nil {
+		for _, p := range job.Places {
+			if err := notInside(p); err != nil {
+				return nil, err
+			}
+		}
 		return w.Runner.Plan(ctx, job)
 	}
 	wall := *job.Wall
@@ -95,10 +112,37 @@ func (w *Works) state(cache string) State {
 	return State(filepath.Join(w.Dir, cache))
 }
 
-func guardedIn(project string) (Found, error) {
-	if in := inside(project); in != "" {
-		return Found{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", project, in),
+// wallFor is the wall of a tool that an agent in the agent jail calls: it keeps what is guarded. It is nil for one that writes nothing.
+func wallFor(job bailey.Job) (*bailey.Wall, error) {
+	var wall *bailey.Wall
+	for _, p := range job.Places {
+		if !p.Write {
+			continue
+		}
+		found, err := guardedIn(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		if wall == nil {
+			wall = &bailey.Wall{}
+		}
+		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
+	}
+	return wall, nil
+}
+
+// notInside refuses a place to write that programs outside of the cage act on.
+func notInside(p bailey.Place) error {
+	if in := inside(p.Path); p.Write && in != "" {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", p.Path, in),
 			Hint: "name a directory of sources"}
+	}
+	return nil
+}
+
+func guardedIn(project string) (Found, error) {
+	if err := notInside(bailey.Place{Path: project, Write: true}); err != nil {
+		return Found{}, err
 	}
 	found, err := Guarded(project)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestWorksNotInsideWhatIsGuarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		_, err = NewWorks(&plans{}, filepath.Join(t.TempDir(), "caches")).Plan(t.Context(), bailey.Job{Capability: "pip.python", Dir: dir,
+		_, err = NewWorks(&plans{}, filepath.Join(t.TempDir(), "caches"), func(bailey.SessionID) bool { return false }).Plan(t.Context(), bailey.Job{Capability: "pip.python", Dir: dir,
 			Places: []bailey.Place{{Path: dir, File: f, Write: true}}, Wall: &bailey.Wall{Run: true}})
 		if want == "" && err != nil || want != "" && bailey.KindOf(err) != want {
 			t.Errorf("%s: %v", dir, err)

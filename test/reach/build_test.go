@@ -117,7 +117,7 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 		job.Network = &bailey.Network{}
 	}
 	inject, _ := lends(m, s.secrets)
-	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")), job, false, all, inject)
+	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches"), func(bailey.SessionID) bool { return false }), job, false, all, inject)
 }
 
 // make runs the lines of a recipe.
@@ -230,7 +230,7 @@ func TestAttackCache(t *testing.T) {
 		place.Input = "dir"
 		job := m.Job(nil, []bailey.Place{place})
 		job.Network = &bailey.Network{}
-		run, err := wrap.NewWorks(s.cages, filepath.Join(s.home, "caches")).Plan(t.Context(), job)
+		run, err := wrap.NewWorks(s.cages, filepath.Join(s.home, "caches"), func(bailey.SessionID) bool { return false }).Plan(t.Context(), job)
 		refused := bailey.KindOf(err) == bailey.Denied
 		if linked := wrap.State(filepath.Join(s.home, "caches", "make")).Home(dir) == homes[0]; linked != refused {
 			t.Errorf("linked %v: %v", linked, err)

@@ -1,0 +1,186 @@
+package wrap
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey"
+)
+
+// TestAttackLinkInGit: a link in a directory of git's has the next commit outside overwrite a file of the person's. At the end of a run
+// none is left that leads out of the project, whatever it leads by, and git's files are where git looks for them.
+func TestAttackLinkInGit(t *testing.T) {
+	project, outside, s := t.TempDir(), t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, outside, "precious", "dir/x")
+	put(t, project, ".git/HEAD", ".git/objects/ab/x", ".git/refs/heads/main", ".git/logs/HEAD", "real/x", "sub/.git/HEAD", "sub/.git/objects/x", "sub/.git/refs/x")
+	link := func(to, at string) {
+		t.Helper()
+		os.RemoveAll(filepath.Join(project, at))
+		if err := os.Symlink(to, filepath.Join(project, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(filepath.Join(outside, "dir"), "mine")         // was there before, and stays
+	link(filepath.Join(outside, "dir"), ".git/theirs")  // too
+	link(filepath.Join(outside, "dir"), ".git/another") // was there, and will lead elsewhere
+	link("real", "inner")
+	r, _ := begin(t, s, project, false)
+	precious := filepath.Join(outside, "precious")
+	up := strings.Repeat("../", 32)
+	bad := map[string]string{
+		".git/COMMIT_EDITMSG": precious, ".git/FETCH_HEAD": up + strings.TrimPrefix(precious, "/"), ".git/packed-refs": "../hop", ".git/logs/HEAD": precious,
+		".git/index": filepath.Join(outside, "not-there-yet"), ".git/refs/heads/x": "../../../real/../inner/../../" + filepath.Base(outside) + "/precious",
+		".git/logs/refs": filepath.Join(outside, "dir"), ".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
+		"hop": precious, "made": filepath.Join(outside, "dir/new/er"), "through": "mine/x",
+	}
+	for at, to := range bad {
+		link(to, at)
+	}
+	good := map[string]string{"python": "/usr/bin/python3", "inside": "real/x", ".git/head": "HEAD", "deep": "inner/../real", "whole": project, "gone": "nothing/here"}
+	for at, to := range good {
+		link(to, at)
+	}
+	settled, err := r.Settle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Sorted(maps.Keys(bad))
+	if !slices.Equal(settled.Moved, want) || !maps.Equal(settled.Links, bad) {
+		t.Errorf("moved %q, want\n%q\nlinks %q", settled.Moved, want, settled.Links)
+	}
+	for at := range good {
+		if _, err := os.Lstat(filepath.Join(project, at)); err != nil {
+			t.Errorf("%s leads nowhere out, and is gone", at)
+		}
+	}
+	for _, at := range []string{"mine", ".git/theirs"} {
+		if _, err := os.Lstat(filepath.Join(project, at)); err != nil {
+			t.Errorf("%s was there before, and is gone", at)
+		}
+	}
+	if words := strings.Join(settled.Words(project), "\n"); !strings.Contains(words, ".git/index appeared, a link that leads out of the project, to "+outside) {
+		t.Error(words)
+	}
+	if b, _ := os.ReadFile(precious); string(b) != "precious" {
+		t.Errorf("%q", b)
+	}
+}
+
+// TestAttackLinkWhileItRuns: such a link does not wait for the end of the run, for the person works in the project meanwhile.
+func TestAttackLinkWhileItRuns(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("needs git")
+	}
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	precious := filepath.Join(t.TempDir(), "precious")
+	os.WriteFile(precious, []byte("precious"), 0o644)
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command(git, append([]string{"-C", project, "-c", "user.name=A", "-c", "user.email=a@b"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	run("init", "-q")
+	run("commit", "-q", "--allow-empty", "-m", "one")
+	r, _ := begin(t, s, project, false)
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { r.Watch(ctx) })
+	for range 2 { // it can be put there again
+		at := filepath.Join(project, ".git/COMMIT_EDITMSG")
+		os.Remove(at)
+		if err := os.Symlink(precious, at); err != nil {
+			t.Fatal(err)
+		}
+		for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if _, err := os.Lstat(at); err != nil {
+				break
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatal("the link stays")
+			}
+		}
+		run("commit", "-q", "--allow-empty", "-m", "two")
+	}
+	stop()
+	watching.Wait()
+	if b, _ := os.ReadFile(precious); string(b) != "precious" {
+		t.Errorf("git wrote %q", b)
+	}
+	settled, err := r.Settle()
+	if err != nil || !slices.Contains(settled.Moved, ".git/COMMIT_EDITMSG") || settled.Links[".git/COMMIT_EDITMSG"] != precious {
+		t.Errorf("%+v, %v", settled, err)
+	}
+}
+
+// TestAttackOtherSpellings: a name in another spelling is the guarded one where the file system knows no case.
+func TestAttackOtherSpellings(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, ".git/HEAD", ".git/refs/x", ".git/objects/x", "kept/.VSCode/x")
+	r, _ := begin(t, s, project, false)
+	if !slices.Contains(r.Before, "kept/.VSCode") {
+		t.Errorf("%q", r.Before)
+	}
+	want := []string{".Claude", ".GIT/CONFIG", ".git/Hooks", "a/.Git/x/config", "sub/.hg/HGRC", "x/.cl\u200daude", "x/Agents.MD", "x/my.code-workspace"}
+	put(t, project, ".Claude/settings.json", ".GIT/CONFIG", ".GIT/HEAD", ".git/Hooks/pre-commit", "a/.Git/x/config", "a/.Git/x/HEAD", "sub/.hg/HGRC", "sub/.hg/store", "x/.cl\u200daude/y", "x/Agents.MD", "x/my.code-workspace")
+	settled, err := r.Settle()
+	if err != nil || !slices.Equal(settled.Moved, want) {
+		t.Errorf("%v\n%q, want\n%q", err, settled.Moved, want)
+	}
+}
+
+// TestAttackEveryWriter: no tool writes in a place that programs outside act on, also one whose cage has nothing of an agent's, and one
+// that an agent in the agent jail calls changes nothing that the agent may not.
+func TestAttackEveryWriter(t *testing.T) {
+	project := t.TempDir()
+	put(t, project, ".git/HEAD", ".git/config", ".git/hooks/x", ".git/objects/x", ".git/refs/x", ".vscode/tasks.json", "src/x", "sub/.Claude/x")
+	plan := func(job bailey.Job, dir string, write, jailed bool) (*bailey.Wall, error) {
+		t.Helper()
+		dir = filepath.Join(project, dir)
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p := &plans{}
+		job.Places, job.Session = []bailey.Place{{Path: dir, File: f, Write: write}}, "s-1"
+		_, err = NewWorks(p, filepath.Join(t.TempDir(), "caches"), func(id bailey.SessionID) bool { return jailed && id == "s-1" }).Plan(t.Context(), job)
+		return p.wall, err
+	}
+	for _, dir := range []string{".git", ".git/hooks", ".vscode", "sub/.Claude"} {
+		for _, jailed := range []bool{false, true} {
+			if _, err := plan(bailey.Job{Capability: "git.clone"}, dir, true, jailed); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+				t.Errorf("%s, jailed %v: %v", dir, jailed, err)
+			}
+			if _, err := plan(bailey.Job{Capability: "git.log"}, dir, false, jailed); err != nil {
+				t.Errorf("looking at %s: %v", dir, err)
+			}
+		}
+	}
+	if wall, err := plan(bailey.Job{Capability: "git.switch"}, ".", true, false); err != nil || wall != nil {
+		t.Errorf("%+v, %v", wall, err)
+	}
+	wall, err := plan(bailey.Job{Capability: "git.switch"}, ".", true, true)
+	var kept []string
+	if wall != nil {
+		for _, path := range wall.Keep {
+			kept = append(kept, strings.TrimPrefix(path, project+"/"))
+		}
+	}
+	if want := []string{".git/config", ".git/hooks", ".vscode", "sub/.Claude"}; err != nil || !slices.Equal(kept, want) {
+		t.Errorf("%v: kept %q, want %q", err, kept, want)
+	}
+	if wall, err := plan(bailey.Job{Capability: "git.log"}, ".", false, true); err != nil || wall != nil {
+		t.Errorf("%+v, %v", wall, err)
+	}
+}
