@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,16 @@ func TestCompletedVerbsExist(t *testing.T) {
 	for path := range completed {
 		if verbs["bailey "+path] == nil {
 			t.Errorf("there is no verb %q", path)
+		}
+	}
+	for _, path := range agentVerbs {
+		if verbs["bailey "+path] == nil && path != "help" && path != "completion" {
+			t.Errorf("there is no verb %q for agents", path)
+		}
+	}
+	for _, c := range root.Commands() { // what a new verb is for agents is nothing, until it is said that it is for them
+		if !slices.Contains(topVerbs(), c.Name()) {
+			t.Errorf("%s is no verb that the hook knows", c.Name())
 		}
 	}
 	if len(verbs) < 80 {

@@ -15,6 +15,20 @@ import (
 // insideVerbs are those that mean something inside the wall.
 var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion", "__complete", "__completeNoDesc"}
 
+// agentVerbs are those that an agent may use outside of the wall, where its hook asks: they call, look or stop. All others are an
+// operator's.
+var agentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session",
+	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate"}
+
+// topVerbs are the first words of all verbs, from the command table.
+func topVerbs() (names []string) {
+	for _, cmd := range (&app{}).root().Commands() {
+		names = append(names, cmd.Name())
+	}
+	return names
+}
+
 // forInside refuses every other verb there, before it touches anything.
 func forInside(cmd *cobra.Command, _ []string) error {
 	words := strings.Fields(cmd.CommandPath())

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,17 +86,73 @@ func TestAttackSpelling(t *testing.T) {
 	}
 }
 
-// TestAttackLetters: where .GIT is .git, rules see it as that.
+// TestAttackLetters: where .GIT is .git, and everywhere else, rules see it as that, and what acts on it is said.
 func TestAttackLetters(t *testing.T) {
-	for _, c := range []struct {
-		as         spelling
-		path, want string
-	}{
-		{folded, "/w/.GIT/Hooks/x", "/w/.git/Hooks/x"}, {folded, "/w/.Mcp.JSON", "/w/.mcp.json"}, {folded, "/w/sub/head", "/w/sub/HEAD"}, {loose, "/w/.git./config", "/w/.git/config"},
-		{loose, "/w/.ENVRC ", "/w/.envrc"}, {folded, "/w/.gitignore", "/w/.gitignore"}, {folded, "/", "/"}, {exact, "/w/.GIT/x", "/w/.GIT/x"},
+	for path, want := range map[string]string{
+		"/w/.GIT/Hooks/x": "/w/.git/Hooks/x", "/w/.Mcp.JSON": "/w/.mcp.json", "/w/sub/head": "/w/sub/HEAD", "/w/.git./config": "/w/.git/config",
+		"/w/.ENVRC ": "/w/.envrc", "/w/.cl\u200daude/x": "/w/.claude/x", "/w/agents.md": "/w/AGENTS.md",
 	} {
-		if got := filepath.ToSlash(spelt(filepath.FromSlash(c.path), c.as)); got != c.want {
-			t.Errorf("%s on %d: %s, want %s", c.path, c.as, got, c.want)
+		in := written(filepath.FromSlash(path))
+		if got := filepath.ToSlash(in["path"].(string)); got != want || in["acts"] == nil {
+			t.Errorf("%s: %v, want %s", path, in, want)
+		}
+	}
+	for _, path := range []string{"/w/.gitignore", "/", "/w/claude/x", "/w/hooks/x", "/w/config/x", "/w/src/main.go"} {
+		if in := written(filepath.FromSlash(path)); filepath.ToSlash(in["path"].(string)) != path || in["acts"] != nil {
+			t.Errorf("%s: %v", path, in)
+		}
+	}
+}
+
+// TestAttackGitElsewhere: git's directory is where git finds it, whatever leads there and whatever it is called.
+func TestAttackGitElsewhere(t *testing.T) {
+	y := newYard(t)
+	for dir, files := range map[string][]string{
+		"tree":                 {".git"}, // a file: gitdir: ../.bare/worktrees/tree
+		".bare":                {"HEAD", "config", "objects/x", "refs/x", "hooks/x"},
+		".bare/worktrees/tree": {"HEAD", "commondir"},
+		".repo/projects/a.git": {"HEAD", "objects/x", "refs/x"},
+		"halfway":              {"objects/x", "refs/x"},
+		"src/hooks":            {"use-state.ts"},
+		"deploy/config":        {"prod.yaml"},
+	} {
+		for _, f := range files {
+			name := filepath.Join(y.dir, dir, f)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("x"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for link, to := range map[string]string{"l": ".bare", "linked/.git": "../.bare"} {
+		name := filepath.Join(y.dir, link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Symlink(to, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := func(tool, key, value string) (acts any) {
+		y.asked = nil
+		y.judge(tool, key, value)
+		for _, c := range y.asked {
+			if c.Capability == "file.edit" || c.Capability == "file.write" {
+				acts = c.Input["acts"]
+			}
+		}
+		return acts
+	}
+	for _, path := range []string{".bare/config", ".bare/hooks/pre-commit", ".bare/worktrees/tree/config.worktree", ".bare/HEAD", "l/config", "linked/.git/hooks/x", "tree/.git", "l/Hooks/x",
+		".repo/projects/a.git/config", ".repo/projects/a.git/hooks/x", "halfway/config", "halfway/HEAD"} {
+		for _, c := range [][2]string{{"Edit", path}, {"Write", path}} {
+			if by := said(c[0], "file_path", filepath.Join(y.dir, c[1])); by != actsGit {
+				t.Errorf("%s %s: %v", c[0], path, by)
+			}
+		}
+		if by := said("Bash", "command", "echo x > "+path); by != actsGit {
+			t.Errorf("echo > %s: %v", path, by)
+		}
+	}
+	for _, path := range []string{"src/hooks/use-state.ts", "deploy/config/prod.yaml", "src/config", "config", "hooks/x"} {
+		if by := said("Write", "file_path", filepath.Join(y.dir, path)); by != nil {
+			t.Errorf("%s: %v", path, by)
 		}
 	}
 }

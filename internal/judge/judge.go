@@ -33,6 +33,8 @@ type Config struct {
 	Ours    func(tool string) bool // whether Bailey's MCP door has a tool of that name
 	Home    string                 // the user's home directory
 	Masks   []string               // what must stay hidden, canonical
+	Verbs   []string               // all of bailey's, the first word of each
+	Open    []string               // those that agents may use, one word or two; all others are an operator's
 }
 
 // Event is what an agent is about to do.

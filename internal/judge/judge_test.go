@@ -17,6 +17,12 @@ import (
 	"bailey/packs"
 )
 
+// Verbs of bailey as the command table might have them.
+var (
+	testVerbs = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "receipts", "redact", "gateway", "approvals", "run", "status", "kill"}
+	testOpen  = []string{"run", "status", "kill", "receipts list"}
+)
+
 // yard is a workspace, a home with secrets, and a gate that allows what only looks or edits, denies nothing by rule, and
 // keeps what it was asked.
 type yard struct {
@@ -47,7 +53,7 @@ func newYard(t testing.TB) *yard {
 			ktest.Missing(t, "symlink", err)
 		}
 	}
-	y.Config = Config{Catalog: catalog.All, Ours: func(tool string) bool { return tool == "git_status" }, Home: home, Masks: []string{home + "/.ssh"},
+	y.Config = Config{Catalog: catalog.All, Ours: func(tool string) bool { return tool == "git_status" }, Home: home, Masks: []string{home + "/.ssh"}, Verbs: testVerbs, Open: testOpen,
 		Do: func(_ context.Context, c bailey.Call) bailey.Result { return y.do(catalog, c) }}
 	return y
 }

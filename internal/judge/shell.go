@@ -26,7 +26,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	file := func(path string, writes bool, about string) {
 		p := part{id: read, dir: start, input: map[string]any{"path": follow(dir, path)}, about: about}
 		if writes {
-			p.id, p.input["path"] = write, spelt(follow(dir, path), letters)
+			p.id, p.input = write, written(follow(dir, path))
 		}
 		parts = append(parts, p)
 	}
@@ -45,7 +45,7 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	if k.Opaque != "" {
 		input["why"] = k.Opaque
 	}
-	if verb := operator(k); verb != "" {
+	if verb := c.operator(k); verb != "" {
 		input["operator"] = verb
 	}
 	whole := part{id: shell, dir: start, input: input, about: k.Opaque}
@@ -201,38 +201,29 @@ func pieces(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`=:,@;&|<>()", r) })
 }
 
-// Verbs of bailey that agents may use: they call, look or stop. All others are an operator's.
-var open = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session", "--version", "--help", "-h",
-	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
-	"budget show", "jail explain", "pack list", "pack show",
-	"shim list", "shim activate"}
-
-// operators are words by which an operator's verb is known even where bailey is not the program that is started.
-var operators = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "jail", "token", "agent", "receipts", "hooks", "sandbox", "source", "redact", "gateway", "notify", "tui", "audit", "approvals", "bench", "shim"}
-
 // operator is the verb of Bailey's that a command would run and that is an operator's, "" where there is none.
-func operator(k command.Command) string {
+func (c Config) operator(k command.Command) string {
 	if strings.Contains(k.Text+" "+strings.Join(k.Words, " "), "BAILEY_OPERATOR") {
 		return "BAILEY_OPERATOR"
 	}
-	if verb := verb(k.Words, true); verb != "" {
+	if verb := c.verb(k.Words, true); verb != "" {
 		return verb
 	}
 	var words []string
 	for _, w := range k.Words {
 		words = append(words, pieces(w)...)
 	}
-	if verb := verb(words, false); verb != "" {
+	if verb := c.verb(words, false); verb != "" {
 		return verb
 	}
 	if k.Opaque != "" {
-		return verb(pieces(k.Text), false)
+		return c.verb(pieces(k.Text), false)
 	}
 	return ""
 }
 
 // verb looks for bailey among words and returns what it is told to do, if agents may not.
-func verb(words []string, program bool) string {
+func (c Config) verb(words []string, program bool) string {
 	for i, w := range words {
 		if name := filepath.Base(w); name != "bailey" && name != "bailey.exe" {
 			continue
@@ -243,8 +234,8 @@ func verb(words []string, program bool) string {
 		}
 		two := strings.Join(rest[:min(2, len(rest))], " ")
 		switch {
-		case slices.Contains(open, rest[0]), slices.Contains(open, two):
-		case program && i == 0, slices.Contains(operators, rest[0]):
+		case slices.Contains(c.Open, rest[0]), slices.Contains(c.Open, two), rest[0] == "-h", rest[0] == "--help", rest[0] == "--version":
+		case program && i == 0, slices.Contains(c.Verbs, rest[0]):
 			return rest[0]
 		}
 	}

@@ -41,10 +41,10 @@ func (c Config) parts(e Event) ([]part, Verdict) {
 			return nil, deny("%s without %s", e.Tool, key)
 		}
 		path := real(absolute(e.Dir, e.Input[key]))
-		if p.id != read {
-			path = spelt(path, letters)
-		}
 		p.input, p.dir = map[string]any{"path": path}, e.Dir
+		if p.id != read {
+			p.input = written(path)
+		}
 		return []part{p}, Verdict{}
 	}
 	switch e.Tool {
@@ -120,35 +120,6 @@ func (c Config) own(path string) (string, bool) {
 		return c.Home + home, c.Home != ""
 	}
 	return path, true
-}
-
-// guarded are names that rules know, which file systems of macOS and Windows know in other spellings too.
-var guarded = []string{".git", ".bailey", ".claude", ".vscode", ".idea", ".mcp.json", ".envrc", "HEAD", "commondir"}
-
-// spelling is what a system's file names have of their own.
-type spelling int
-
-const (
-	exact  spelling = iota
-	folded          // large letters are small ones
-	loose           // and dots and blanks at the end are nothing
-)
-
-// spelt is a path with such names in the one spelling that rules have.
-func spelt(path string, as spelling) string {
-	if as == exact {
-		return path
-	}
-	parts := strings.Split(path, string(filepath.Separator))
-	for i, part := range parts {
-		if as == loose {
-			part = strings.TrimRight(part, ". ")
-		}
-		if at := slices.IndexFunc(guarded, func(name string) bool { return strings.EqualFold(name, part) }); at >= 0 {
-			parts[i] = guarded[at]
-		}
-	}
-	return strings.Join(parts, string(filepath.Separator))
 }
 
 // absolute reads a path as the agent's own tools do: without a shell, links not followed.

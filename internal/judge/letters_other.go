@@ -1,5 +1,0 @@
-//go:build !darwin && !windows
-
-package judge
-
-const letters = exact

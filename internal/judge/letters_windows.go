@@ -1,3 +1,0 @@
-package judge
-
-const letters = loose
