@@ -118,7 +118,7 @@ func TestDiagnoseMaskedProc(t *testing.T) {
 
 const (
 	goodStatus = "Name:\tcat\nNSpid:\t2\nNSsid:\t2\nCapInh:\t0000\nCapPrm:\t0000\nCapEff:\t0000\nCapBnd:\t0000\nCapAmb:\t0000\nNoNewPrivs:\t1\nSeccomp:\t2\n"
-	goodLimits = "Limit Soft Limit Hard Limit Units\nMax cpu time unlimited unlimited seconds\nMax core file size   0   0   bytes\n"
+	goodLimits = "Limit Soft Limit Hard Limit Units\nMax cpu time unlimited unlimited seconds\nMax core file size   1   1   bytes\n"
 	goodMounts = "1 0 0:1 / / ro,nosuid - tmpfs tmpfs rw\n2 1 0:2 / /tmp rw,nosuid,nodev,noexec - tmpfs tmpfs rw\n"
 	goodGroup  = "4:memory:/\n0::/\n"
 	goodNet    = "Inter-|   Receive\n face |bytes\n    lo:       0\n"
@@ -144,7 +144,7 @@ func TestCompare(t *testing.T) {
 		"new privs":    {"NoNewPrivs:\t1", "NoNewPrivs:\t0", "no-new-privs"},
 		"no filter":    {"Seccomp:\t2", "Seccomp:\t0", "seccomp"},
 		"session":      {"NSsid:\t2", "NSsid:\t0", "session"},
-		"core dumps":   {"size   0   0", "size   0   unlimited", "rlimits"},
+		"core dumps":   {"size   1   1", "size   0   0", "rlimits"},
 		"writable":     {"/ / ro", "/ / rw", "root-readonly"},
 		"mounted over": {"2 1 0:2 / /tmp", "3 1 0:3 / / rw - tmpfs x rw\n2 1 0:2 / /tmp", "root-readonly"},
 		"a group seen": {"4:memory:/", "4:memory:/bailey-0", "cgroupns"},

@@ -70,7 +70,7 @@ var removals = []removal{
 	{without: "no-new-privs + landlock + seccomp", opens: "privilege/new-privileges"},
 	{without: "landlock", opens: "data/readonly-fifo exec/library"},
 	{without: "seccomp", opens: "data/set-id network/socket-in-readonly-place network/datagrams-in-place network/pair-redirected network/family-netlink-route " +
-		"namespace/unshare-user kernel/perf kernel/userfaultfd kernel/keyctl kernel/personality exec/memfd"},
+		"namespace/unshare-user kernel/perf kernel/userfaultfd kernel/keyctl kernel/personality kernel/asynchronous-io kernel/splice-memory kernel/lease resource/core-lowered exec/memfd"},
 	{without: "env-listed", opens: "data/environment"},
 }
 

@@ -6,9 +6,8 @@ type call struct {
 	amd64, arm64 uint16
 }
 
-// none is the number of a call that an architecture does not have. As a number it is read(2) and
-// io_setup(2), which nobody denies.
-const none = 0
+// none is the number of a call that an architecture does not have.
+const none = 1<<16 - 1
 
 func (c call) on(a architecture) uint16 {
 	if a.name == "arm64" {
@@ -80,6 +79,15 @@ var always = []group{
 	}},
 	{"io_uring", []call{ // makes sockets and opens files behind the filter's back
 		{"io_uring_setup", 425, 425}, {"io_uring_enter", 426, 426}, {"io_uring_register", 427, 427},
+	}},
+	{"asynchronous io", []call{ // of old: what it takes is counted for the whole machine (aio-max-nr)
+		{"io_setup", 206, 0}, {"io_destroy", 207, 1}, {"io_submit", 209, 2}, {"io_cancel", 210, 3}, {"io_getevents", 208, 4}, {"io_pgetevents", 333, 292},
+	}},
+	{"mount tables", []call{ // by number, past /proc
+		{"statmount", 457, 457}, {"listmount", 458, 458},
+	}},
+	{"pages of others", []call{ // in a pipe or out of order, with a history of being exploited
+		{"vmsplice", 278, 75}, {"remap_file_pages", 216, 234},
 	}},
 	{"machine", []call{ // its ports, segments, terminals, names, swap and quotas
 		{"iopl", 172, none}, {"ioperm", 173, none}, {"modify_ldt", 154, none}, {"vhangup", 153, 58},

@@ -62,7 +62,11 @@ func (c *code) answer(a answer) {
 func (c *code) clause(all clause, then uint32) {
 	var lasts [6]int // of each match's comparisons the last, which knows that it does not hold
 	for i, m := range all {
-		c.op(opLoad, argsAt+argSize*m.arg)
+		at := argsAt + argSize*m.arg
+		if m.high {
+			at += argSize / 2
+		}
+		c.op(opLoad, at)
 		if m.mask != whole {
 			c.op(opMask, m.mask)
 		}

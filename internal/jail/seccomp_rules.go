@@ -10,20 +10,24 @@ type rule struct {
 // A clause holds when all its matches do.
 type clause []match
 
-// A match holds when an argument, masked, is one of the values. It looks at the low word alone: every
-// argument named here is an int or an unsigned int to the kernel (clone's flags as well: lower_32_bits in
-// kernel/fork.c), which drops what the upper word holds.
+// A match holds when an argument, masked, is one of the values. It looks at the low word alone, unless it is said to be
+// about the high one: every argument named here but pointers is an int or an unsigned int to the kernel (clone's flags as
+// well: lower_32_bits in kernel/fork.c), which drops what the upper word holds.
 type match struct {
 	arg  uint32
 	mask uint32
 	is   []uint32
+	high bool
 }
 
 // whole masks nothing.
 const whole = ^uint32(0)
 
 // arg matches the whole of an argument.
-func arg(n uint32, is ...uint32) match { return match{n, whole, is} }
+func arg(n uint32, is ...uint32) match { return match{n, whole, is, false} }
+
+// null matches a pointer that leads nowhere.
+func null(n uint32) clause { return clause{arg(n, 0), {n, whole, []uint32{0}, true}} }
 
 // only lets a call through where a clause holds, except where none does.
 func only(c call, when ...clause) rule   { return rule{c, when, allow, eperm} }
@@ -79,34 +83,47 @@ const (
 	fSetLease               = 1024 // on a file of the user's it stalls whoever opens that
 )
 
+// The limit of core dumps is for nobody to change: see [plan.common]. Who wants less is told that it is so.
+const limitCore, unchanged = 4, errno | 0
+
+// limitsBesideCore are all other resources (asm-generic/resource.h).
+func limitsBesideCore() (list []uint32) {
+	for n := range uint32(16) {
+		if n != limitCore {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // rules are the calls whose arguments decide.
 func (p profile) rules() []rule {
 	requests := append([]uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}, subvolumes...)
-	var commands []uint32
+	commands := []uint32{fSetLease}
 	rules := []rule{
-		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}}}),
+		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}, false}}),
 		{call: call{"clone3", 435, 435}, otherwise: enosys},          // its flags lie in memory; libc falls back to clone
 		only(call{"personality", 135, 92}, clause{arg(0, 0, whole)}), // the one all have, and the question
 		{call{"socket", 41, 198}, p.sockets(), allow, eacces},
 		{call{"socketpair", 53, 199}, p.pairs(), allow, eacces},
-		except(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}}}),
+		except(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}, false}}),
+		{call{"setrlimit", 160, 164}, []clause{{arg(0, limitCore)}}, unchanged, allow},
 	}
 	if p.Shared {
 		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
-		commands = append(commands, fSetLease)
 		rules = append(rules, oneself()...)
+	} else {
+		rules = append(rules, rule{call{"prlimit64", 302, 261}, []clause{{arg(1, limitsBesideCore()...)}, null(2)}, allow, unchanged})
 	}
 	if p.NoSignals {
 		requests = append(requests, fioSetOwn, siocSetGroup)
 		commands = append(commands, fSetOwn, fSetOwnEx)
 		rules = append(rules, only(call{"kill", 62, 129}, clause{arg(0, 0)})) // the tool's own process group
 	}
-	if len(commands) > 0 {
-		rules = append(rules, except(call{"fcntl", 72, 25}, clause{arg(1, commands...)}))
-	}
+	rules = append(rules, except(call{"fcntl", 72, 25}, clause{arg(1, commands...)}))
 	ioctl := except(call{"ioctl", 16, 29}, clause{arg(1, requests...)})
 	if p.Shared {
-		ioctl.when = append(ioctl.when, clause{{1, requestType, []uint32{btrfs}}})
+		ioctl.when = append(ioctl.when, clause{{1, requestType, []uint32{btrfs}, false}})
 	}
 	return append(append(rules, ioctl), p.modes()...)
 }
@@ -116,7 +133,7 @@ func (p profile) rules() []rule {
 func oneself() []rule {
 	self := clause{arg(0, 0)}
 	return []rule{
-		only(call{"prlimit64", 302, 261}, self),
+		only(call{"prlimit64", 302, 261}, clause{self[0], arg(1, limitsBesideCore()...)}, append(clause{self[0]}, null(2)...)),
 		only(call{"sched_setaffinity", 203, 122}, self),
 		only(call{"sched_setscheduler", 144, 119}, self),
 		only(call{"sched_setparam", 142, 118}, self),
@@ -134,7 +151,7 @@ const (
 	tcp, udp                  = 6, 17
 )
 
-func kind(of ...uint32) match { return match{1, typeBits, of} }
+func kind(of ...uint32) match { return match{1, typeBits, of, false} }
 
 // sockets are those a tool may make: none by itself, for a network namespace stops neither a connection
 // to a socket file in a place nor AF_VSOCK. The protocol is named too: MPTCP and SCTP are streams as

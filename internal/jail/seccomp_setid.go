@@ -11,8 +11,8 @@ const (
 // that is root that may be root. The set-group-id bit of directories goes with it: the filter sees no
 // difference. Of openat2 the mode lies in memory; programs know kernels without it.
 func (p profile) modes() []rule {
-	plain := func(n uint32) clause { return clause{{n, setID, []uint32{0}}} }
-	opens := func(n uint32) clause { return clause{{n, makesAFile, []uint32{0}}} }
+	plain := func(n uint32) clause { return clause{{n, setID, []uint32{0}, false}} }
+	opens := func(n uint32) clause { return clause{{n, makesAFile, []uint32{0}, false}} }
 	rules := []rule{
 		only(call{"open", 2, none}, opens(1), plain(2)),
 		only(call{"openat", 257, 56}, opens(2), plain(3)),

@@ -125,7 +125,14 @@ func (l law) verdict(d data) uint32 {
 		return yes(x == 1 && (y&15 == 1 || y&15 == 5 || y&15 == 2 && p.Unix), eacces)
 	case "ioctl":
 		return yes(!p.forbids(y), eperm)
-	case "prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr":
+	case "setrlimit":
+		return yes(x != 4, errno)
+	case "prlimit64":
+		if p.Shared {
+			return yes(x == 0 && (y < 16 && y != 4 || d.args[2] == 0), eperm)
+		}
+		return yes(y < 16 && y != 4 || d.args[2] == 0, errno)
+	case "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr":
 		return yes(!p.Shared || x == 0, eperm)
 	case "setpriority":
 		return yes(!p.Shared || x == 0 && y == 0, eperm)
@@ -134,7 +141,7 @@ func (l law) verdict(d data) uint32 {
 	case "kill":
 		return yes(!p.NoSignals || x == 0, eperm)
 	case "fcntl":
-		return yes(!(p.NoSignals && (y == 8 || y == 15) || p.Shared && y == 1024), eperm)
+		return yes(!(p.NoSignals && (y == 8 || y == 15) || y == 1024), eperm)
 	case "seccomp":
 		return yes(y&8 == 0, eperm)
 	}

@@ -30,6 +30,12 @@ func TestCgroup2(t *testing.T) {
 		command("cat", "/proc/self/cgroup").as(1000).delegated().saying("0::/guest-3").called("delegated"))
 }
 
+// TestCoreHandler changes what holds for a whole machine: what a crash starts.
+func TestCoreHandler(t *testing.T) {
+	boot(t, machine{kernel: "6.12-amd64"},
+		jail("-test.run=^TestAttackCoreHandler$").having("userns,netns,root,own-machine").with("BAILEY_OWN_MACHINE=1").saying("--- PASS: TestAttackCoreHandler"))
+}
+
 // TestOldest is the oldest kernel that is still maintained and has Landlock, with control groups of version 1.
 func TestOldest(t *testing.T) {
 	boot(t, machine{kernel: "6.1-amd64", cgroup: "v1", disk: true},

@@ -1,6 +1,7 @@
 package battery
 
 import (
+	"os"
 	"reflect"
 	"runtime"
 	"syscall"
@@ -54,6 +55,12 @@ func kernel() []Probe {
 		one("nfs", "a server", unix.SYS_NFSSERVCTL, 0, 0, 0),
 		one("migrate-pages", "pages of PID 1's", unix.SYS_MIGRATE_PAGES, 1, 64, &[1]uint64{1}, &[1]uint64{1}),
 		one("memory-map", "its own description", unix.SYS_PRCTL, 35, 8, 4096, 0, 0), // PR_SET_MM, PR_SET_MM_ARG_START
+		one("asynchronous-io", "a context of the machine's", unix.SYS_IO_SETUP, 1, &[1]uint64{}),
+		one("splice-memory", "its pages in a pipe", unix.SYS_VMSPLICE, 1<<20, 0, 0, 0),
+		one("remap-pages", "pages out of order", unix.SYS_REMAP_FILE_PAGES, 1, 0, 0, 0, 0),
+		one("mount-list", "mounts by number", 458, &[3]uint64{24, 1<<64 - 1, 0}, &[64]uint64{}, 64, 0), // listmount(2), LSMT_ROOT
+		one("mount-state", "a mount by number", 457, &[3]uint64{24, 1<<64 - 1, 1}, &[512]uint64{}, 4096, 0),
+		{Name: "kernel/lease", try: lease},
 		one("unknown-600", "a call of no kernel known", 600, 0),
 		one("unknown-1000", "a call of no kernel known", 1000, 0),
 		{Name: "kernel/filter-off", try: filterOff},
@@ -77,6 +84,18 @@ func sysrq(*Scene) verdict {
 		return held("covered by /dev/null")
 	}
 	return refused(open(unix.O_WRONLY)(trigger), "the key")
+}
+
+// lease takes one on a file: whoever opens that, outside of the cage too, waits until it is given up.
+func lease(s *Scene) verdict {
+	f, err := os.CreateTemp(s.Tmp, "battery-lease")
+	if err != nil {
+		return odd("%v", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	return refused(err, "a lease")
 }
 
 // keyring turns a negative id into an argument.

@@ -43,7 +43,8 @@ func resources() []Probe {
 			return refused(syscall.Setpriority(syscall.PRIO_PROCESS, 0, -5), "before others")
 		}},
 		{Name: "resource/io-real-time", try: func(*Scene) verdict { return call("the disk before others", unix.SYS_IOPRIO_SET, 1, 0, 1<<13) }},
-		{Name: "resource/core", try: func(*Scene) verdict { return limited(unix.RLIMIT_CORE, 0) }},
+		{Name: "resource/core", try: func(*Scene) verdict { return dumps(false) }},
+		{Name: "resource/core-lowered", try: func(*Scene) verdict { return dumps(true) }},
 		{Name: "resource/raise-limits", try: raiseLimits},
 	}
 	for name, policy := range map[string]uint32{"fifo": unix.SCHED_FIFO, "round-robin": unix.SCHED_RR, "deadline": unix.SCHED_DEADLINE} {
@@ -56,6 +57,23 @@ func resources() []Probe {
 		}})
 	}
 	return list
+}
+
+// dumps tells whether a crash would reach a program of the host's that core_pattern names: a limit of 1 is the one with which the
+// kernel starts none (core(5)). A tool that lowers it to 0 would have one started.
+func dumps(lowers bool) verdict {
+	if lowers {
+		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+		unix.Prlimit(0, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &l); err != nil {
+		return odd("%v", err)
+	}
+	if l.Cur != 1 || l.Max != 1 {
+		return opened("%d of %d", l.Cur, l.Max)
+	}
+	return held("1")
 }
 
 // until repeats what takes one of something until it is refused with an error that means a bound.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,7 +26,8 @@ func main() {
 	host, _ := os.Hostname()
 	_, err := os.ReadDir("/")
 	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
-	if !lesser && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" && os.Args[1] != "flood" || host != "bailey") {
+	outside := len(os.Args) > 1 && (os.Args[1] == "crash" || os.Args[1] == "catch") // which harm nobody
+	if !lesser && !outside && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" && os.Args[1] != "flood" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
 	}
@@ -75,6 +77,8 @@ var verbs = map[string]func([]string){
 	"datagram": datagram,
 	"exit":     func(a []string) { var n int; fmt.Sscan(a[0], &n); os.Exit(n) },
 	"cat":      func([]string) { b := make([]byte, 1<<16); n, _ := os.Stdin.Read(b); os.Stdout.Write(b[:n]) },
+	"crash":    crash,
+	"catch":    func(a []string) { os.WriteFile(a[0], []byte("a crash came here"), 0o644) },
 	"die":      func([]string) { syscall.Kill(os.Getpid(), syscall.SIGKILL) },
 	"sleep":    func([]string) { time.Sleep(time.Minute) },
 	"flood":    flood,
@@ -603,4 +607,15 @@ func forks(flee bool) {
 			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}
+}
+
+// crash dies so that the kernel would dump its memory, after it has set the limit of dumps if one is given.
+func crash(limits []string) {
+	for _, l := range limits {
+		var n uint64
+		fmt.Sscan(l, &n)
+		syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: n, Max: n})
+	}
+	debug.SetTraceback("crash")
+	panic("on purpose")
 }

@@ -1,0 +1,58 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"bailey"
+	"bailey/internal/ktest"
+)
+
+// machineEnv says that the machine is the test's own: it may change what holds for all of it.
+const machineEnv = "BAILEY_OWN_MACHINE"
+
+// TestAttackCoreHandler: where core_pattern names a program, the kernel starts it as root, outside of every cage, and gives it the memory
+// of what crashed: a limit of 0 is no bound on that. No crash in a cage reaches it, also not of a tool that lowers its limit first.
+func TestAttackCoreHandler(t *testing.T) {
+	if os.Getenv(machineEnv) == "" {
+		ktest.Missing(t, "own-machine", errors.New(machineEnv+" is not set"))
+	}
+	const pattern, caught = "/proc/sys/kernel/core_pattern", "/caught"
+	old, err := os.ReadFile(pattern)
+	if err == nil {
+		err = os.WriteFile(pattern, []byte("|"+probe+" catch "+caught), 0)
+	}
+	if err == nil {
+		err = os.WriteFile("/proc/sys/kernel/core_pipe_limit", []byte("16"), 0) // then the kernel waits for the handler
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.WriteFile(pattern, old, 0); os.Remove(caught) })
+	came := func() bool {
+		_, err := os.Stat(caught)
+		os.Remove(caught)
+		return err == nil
+	}
+	if out, err := exec.Command(probe, "crash", "0").CombinedOutput(); !came() {
+		t.Fatalf("a crash outside does not reach the handler, so this shows nothing: %v, %.200s", err, out)
+	}
+	exec.Command(probe, "crash", "1").Run()
+	if came() {
+		t.Fatal("a limit of 1 does not stop it on this kernel")
+	}
+	j := plainJail(t, Config{})
+	for range 3 { // a cage of its own, and one that a helper keeps
+		for _, args := range [][]string{{"crash"}, {"crash", "0"}, {"crash", "4096"}} {
+			r := ask(t, j, bailey.Job{}, args...)
+			if r.err != nil || r.exit.Code == 0 {
+				t.Fatalf("%v: %+v", args, r)
+			}
+			if came() {
+				t.Errorf("%v: the handler had the memory", args)
+			}
+		}
+	}
+}
