@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 
@@ -17,6 +18,7 @@ import (
 func (a *app) runVerb() *cobra.Command {
 	var inputs []string
 	var call wire.CallQuery
+	var raw bool
 	cmd := &cobra.Command{
 		Use:   "run CAPABILITY [-i key=value]...",
 		Short: "Make one call through the gate",
@@ -24,6 +26,9 @@ func (a *app) runVerb() *cobra.Command {
 
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed, 77 not in the profiles in use,
 126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.
+
+To a terminal the tool's output is written with escape sequences and other controls escaped; in a pipe, and with --raw, it is as
+the tool wrote it.
 
 A call that a person has to approve is parked: it ends with 2 and the approval's id, and the same call takes it up, once,
 when that is granted. With --wait it stays for the answer.`,
@@ -41,13 +46,22 @@ when that is granted. With --wait it stays for the answer.`,
 				return err
 			}
 			var stdout, stderr io.Writer
-			if !a.json {
+			ended := func() {}
+			switch {
+			case a.json:
+			case raw:
 				stdout, stderr = a.stdout, a.stderr
+			default:
+				var done, doneErr func()
+				stdout, done = terminal.For(a.stdout, os.Stdout)
+				stderr, doneErr = terminal.For(a.stderr, os.Stderr)
+				ended = func() { done(); doneErr() }
 			}
 			c.Waits = func(n wire.Notice) { n.Tell(a.stderr) }
 			ctx, stop := terminal.UntilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
 			defer stop()
 			reply, err := c.Call(ctx, call, stdout, stderr)
+			ended()
 			if err != nil {
 				return err
 			}
@@ -56,6 +70,7 @@ when that is granted. With --wait it stays for the answer.`,
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
+	cmd.Flags().BoolVar(&raw, "raw", false, "write the tool's output as it is, also to a terminal: what it holds may address that")
 	cmd.Flags().BoolVar(&call.Wait, "wait", false, "stay until a person has answered, if one is asked")
 	return cmd
 }

@@ -153,3 +153,24 @@ func TestSlowLooksSayWhy(t *testing.T) {
 		t.Error("a file is told how far it is")
 	}
 }
+
+// TestAttackOutputOnTerminal: what a tool writes addresses no terminal, unless somebody asks for it as it is; in a pipe it is.
+func TestAttackOutputOnTerminal(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	y := newYard(t)
+	const evil = "\x1b]0;owned\x07\x1b[31mred"
+	y.must("git", "-C", y.repo, "-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", evil)
+	y.env = append(y.env, "BAILEY_OPERATOR=1")
+	y.must(y.program, "init", y.repo, "--yes")
+	call := []string{"run", "git.log", "-i", "repo=" + y.repo}
+	if out, code := y.dialog(t, "", "", call...); code != 0 || strings.Contains(out, "\x1b") || !strings.Contains(out, `\x1b]0;owned\a\x1b[31mred`) {
+		t.Errorf("on a terminal: %d, %q", code, out)
+	}
+	if out, code := y.dialog(t, "", "", append(call, "--raw")...); code != 0 || !strings.Contains(out, evil) {
+		t.Errorf("on a terminal, raw: %d, %q", code, out)
+	}
+	if out := y.must(y.program, call...); !strings.Contains(out, evil) {
+		t.Errorf("in a pipe: %q", out)
+	}
+}
