@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 )
@@ -93,6 +96,18 @@ func (b *book) cosign(signed []byte, logKey, witness byte) []byte {
 	out, err := Cosign(signed, Trust{Keys: []Key{b.key(logKey)}}, Checkpoint{}, nil, by)
 	do(b.t, err)
 	return out
+}
+
+// cosignedAt adds a cosignature of any time, which no witness makes.
+func (b *book) cosignedAt(signed []byte, witness byte, when uint64) []byte {
+	b.t.Helper()
+	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
+	text = append(slices.Clone(text), '\n')
+	key := b.witness(witness)
+	sig := binary.BigEndian.AppendUint32(nil, key.KeyHash())
+	sig = binary.BigEndian.AppendUint64(sig, when)
+	sig = append(sig, ed25519.Sign(private(100+witness), cosigned(when, text))...)
+	return append(slices.Clone(signed), fmt.Sprintf("— %s %s\n", key.Name(), base64.StdEncoding.EncodeToString(sig))...)
 }
 
 // change announces a key, signed by the one before it.

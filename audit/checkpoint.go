@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -228,5 +227,5 @@ func open(signed []byte, t Trust) (*note.Note, error) {
 func cosignedAt(s note.Signature) time.Time {
 	raw, _ := base64.StdEncoding.DecodeString(s.Base64) // it was verified
 	when, _, _ := cosignature(raw[4:])
-	return time.Unix(int64(min(when, math.MaxInt64)), 0).UTC()
+	return time.Unix(int64(when), 0).UTC()
 }

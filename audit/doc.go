@@ -108,7 +108,7 @@
 // more, and consistent.
 //
 // A witness (c2sp.org/tlog-cosignature, cosignature/v1) adds a signature of type 0x04 under a name of its own:
-// eight bytes, big-endian, of seconds since 1970, below 2^63, and an Ed25519 signature over
+// eight bytes, big-endian, of seconds since 1970, before the year 10000, and an Ed25519 signature over
 //
 //	"cosignature/v1\ntime " || seconds in decimal || "\n" || the note's text
 //

@@ -124,13 +124,16 @@ func (k Key) Verify(text, sig []byte) bool {
 	return false
 }
 
+// maxTime is when the year 10000 begins, in seconds since 1970: no later time has a form that is written (RFC 3339).
+const maxTime = 253402300800
+
 // cosignature splits a cosignature/v1 into its time, in seconds since 1970, and the signature.
 func cosignature(sig []byte) (when uint64, rest []byte, ok bool) {
 	if len(sig) != 8+ed25519.SignatureSize {
 		return 0, nil, false
 	}
 	when = binary.BigEndian.Uint64(sig)
-	return when, sig[8:], when < 1<<63
+	return when, sig[8:], when < maxTime
 }
 
 // cosigned is what a witness signs (c2sp.org/tlog-cosignature).
@@ -172,8 +175,8 @@ func (s signer) Sign(text []byte) ([]byte, error) {
 		return s.private.Sign(nil, text, crypto.Hash(0))
 	}
 	when := s.now().Unix()
-	if when < 0 {
-		return nil, errors.New("the witness's clock is before 1970")
+	if when < 0 || when >= maxTime {
+		return nil, errors.New("the witness's clock is before 1970 or after 9999")
 	}
 	sig, err := s.private.Sign(nil, cosigned(uint64(when), text), crypto.Hash(0))
 	return append(binary.BigEndian.AppendUint64(nil, uint64(when)), sig...), err

@@ -67,10 +67,12 @@ func TestSignersRefuse(t *testing.T) {
 	if _, err := LogKey("log", ed25519.PublicKey("short")); err == nil {
 		t.Error("a short key")
 	}
-	w, err := NewCosigner("w", private(1), func() time.Time { return time.Unix(-1, 0) })
-	do(t, err)
-	if _, err := w.Sign([]byte("x\n")); err == nil {
-		t.Error("a cosignature before 1970")
+	for _, when := range []int64{-1, maxTime} {
+		w, err := NewCosigner("w", private(1), func() time.Time { return time.Unix(when, 0) })
+		do(t, err)
+		if _, err := w.Sign([]byte("x\n")); err == nil {
+			t.Errorf("a cosignature at %d", when)
+		}
 	}
 }
 

@@ -145,6 +145,9 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 	receipt := file("r-2.receipt", b.portable("r-2", files[newest], size))
 	flipped := file("flipped.receipt", bytes.Replace(files[receipt], []byte(`"outcome":"ok"`), []byte(`"outcome":"no"`), 1))
 	moved := file("moved.receipt", []byte(strings.Replace(string(files[receipt]), string(files[newest]), string(files[old]), 1)))
+	lastYear := file("year-9999.note", b.cosignedAt(b.sign(5, 1), 1, maxTime-1))
+	tooLate := file("year-10000.note", b.cosignedAt(b.sign(5, 1), 1, maxTime))
+	muchTooLate := file("2-to-the-63.note", b.cosignedAt(b.sign(5, 1), 1, 1<<63))
 	loose := file("loose.note", bytes.Replace(files[old], []byte("==\n"), []byte("=\n"), 1))
 
 	return files, []signedCase{
@@ -157,6 +160,10 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 		{Name: "a key that was replaced", Ledger: whole, Keys: first, Seen: replaced, Reason: Unsigned},
 		{Name: "no key", Ledger: whole, Seen: old, Reason: Unsigned},
 		{Name: "loose base64", Ledger: whole, Keys: first, Seen: loose, Reason: Unsigned},
+		{Name: "a cosignature of the year 9999", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 1, Seen: lastYear, OK: true},
+		{Name: "a cosignature of the year 10000", Ledger: whole, Keys: first, Witnesses: witnesses, Quorum: 1, Seen: tooLate, Reason: Unsigned},
+		{Name: "a cosignature of 2^63", Ledger: whole, Keys: first, Witnesses: witnesses, Seen: muchTooLate, Reason: Unsigned},
+		{Name: "a cosignature of the year 10000 by somebody unknown", Ledger: whole, Keys: first, Seen: tooLate, OK: true},
 		{Name: "its end was cut", Ledger: shorter, Keys: []string{first[0], second[0]}, Newest: newest, Reason: Truncated},
 		{Name: "its end was cut, alone", Ledger: shorter, OK: true},
 		{Name: "it is gone", Keys: []string{first[0], second[0]}, Seen: newest, Reason: Truncated},

@@ -144,9 +144,9 @@ class Key:
 
     def verifies(self, message, signature):
         if self.witness:
-            if len(signature) != 72 or signature[0] > 127:
-                return False
             when = int.from_bytes(signature[:8], "big")
+            if len(signature) != 72 or when >= 253402300800:  # the year 10000
+                return False
             message, signature = b"cosignature/v1\ntime %d\n" % when + message, signature[8:]
         return len(signature) == 64 and ed25519(self.raw[1:], message, signature)
 
