@@ -29,6 +29,7 @@ type place struct {
 	entry    entry
 	does     string // what the client does by it, after "NAME "
 	undone   string
+	byPath   bool // it names this program by where it stands
 }
 
 // entry is what init writes into a file of a client, and takes away again.
@@ -92,10 +93,10 @@ var (
 func agentClients() []agentClient {
 	const serves, hooks = "starts bailey serve", "asks bailey judge before each use of a tool"
 	server := func(variable, dir, file string, e entry) place {
-		return place{variable, dir, file, e, serves, "no longer " + serves}
+		return place{variable, dir, file, e, serves, "no longer " + serves, false}
 	}
 	hook := func(variable, file string) place {
-		return place{variable, ".claude", file, preToolUse, hooks, "no longer " + hooks}
+		return place{variable, ".claude", file, preToolUse, hooks, "no longer " + hooks, true}
 	}
 	return []agentClient{
 		{"claude-code", "Claude Code", "claude", map[string][]place{
@@ -146,8 +147,15 @@ func (p place) open(scope, project string) (*clientFile, error) {
 	return openClientFile(home, filepath.Join(p.dir, p.file), 0o600)
 }
 
-// judgeLine is the shell's line that Claude Code runs before each use of a tool.
-func judgeLine(command string) string { return shellWord(command) + " judge claude-code" }
+// judgeLine is the shell's line that Claude Code runs before each use of a tool. Code 2 is the only one that holds a tool up: whatever
+// else goes wrong (the program is not there, cannot be started, crashes) Claude Code would take for no objection. Where it
+// stands is said whole: what a search path leads to changes. Older versions of init wrote a bare name, which --undo still knows.
+func judgeLine(command string) string {
+	if !filepath.IsAbs(command) {
+		return shellWord(command) + " judge claude-code"
+	}
+	return shellWord(command) + " judge claude-code || exit 2"
+}
 
 // shellWord quotes a word for sh where it has to be.
 func shellWord(word string) string {

@@ -86,7 +86,7 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 
 // TestHookComesAndGoes: other hooks stay where they are, those of the same event too.
 func TestHookComesAndGoes(t *testing.T) {
-	const ours = `{"matcher":"*","hooks":[{"type":"command","command":"bailey judge claude-code"}]}`
+	const ours = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`
 	for _, c := range []struct {
 		name, old, want string
 		what            added
@@ -97,17 +97,17 @@ func TestHookComesAndGoes(t *testing.T) {
 		{"another hook", `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[]}]}}`, `{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[]},` + ours + `]}}`, addedHook},
 		{"a line each", "{\n  \"hooks\": {\n    \"PreToolUse\": [\n      7\n    ]\n  }\n}\n",
 			"{\n  \"hooks\": {\n    \"PreToolUse\": [\n      7,\n      {\n        \"matcher\": \"*\",\n        \"hooks\": [\n          {\n            \"type\": \"command\",\n" +
-				"            \"command\": \"bailey judge claude-code\"\n          }\n        ]\n      }\n    ]\n  }\n}\n", addedHook},
+				"            \"command\": \"/usr/bin/bailey judge claude-code || exit 2\"\n          }\n        ]\n      }\n    ]\n  }\n}\n", addedHook},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now, what, err := preToolUse.add([]byte(c.old), "bailey")
+			now, what, err := preToolUse.add([]byte(c.old), "/usr/bin/bailey")
 			if err != nil || string(now) != c.want || what != c.what {
 				t.Fatalf("%v, %s\n%s\nwant\n%s", err, what, now, c.want)
 			}
-			if again, nothing, err := preToolUse.add(now, "bailey"); err != nil || nothing != "" || !bytes.Equal(again, now) {
+			if again, nothing, err := preToolUse.add(now, "/usr/bin/bailey"); err != nil || nothing != "" || !bytes.Equal(again, now) {
 				t.Errorf("a second time: %q, %v", nothing, err)
 			}
-			if back, err := preToolUse.remove(now, "bailey", what); err != nil || string(back) != c.old {
+			if back, err := preToolUse.remove(now, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
 				t.Errorf("undone: %v\n%s", err, back)
 			}
 			if _, err := preToolUse.remove(now, "/other/bailey", what); !errors.Is(err, bailey.NotFound) {

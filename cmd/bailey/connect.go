@@ -146,14 +146,14 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 			return nil, nil
 		}
 	} else {
-		if c.Command, err = ownCommand(); err != nil {
+		if c.Command, err = ownCommand(p.byPath); err != nil {
 			return nil, err
 		}
 		now, c.Added, err = p.entry.add(f.text, c.Command)
 		if c.Added == addedFile && f.bare {
 			c.Added = addedDir
 		}
-		if scope == "project" && filepath.IsAbs(c.Command) {
+		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // a hook lies in a file that is shared with nobody
 			note += "; it names a path of this machine: who shares the file shares that"
 		}
 	}
@@ -181,13 +181,16 @@ func about(file string, err error) error {
 	return &bailey.Error{Kind: bailey.KindOf(err), Message: file, Hint: bailey.HintOf(err), Err: err}
 }
 
-// ownCommand is how another program starts this one: by its name where that is the one on PATH.
-func ownCommand() (string, error) {
+// ownCommand is how another program starts this one: by its name where that is the one on PATH, unless it is to be by its path.
+func ownCommand(byPath bool) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	if onPath, err := exec.LookPath("bailey"); err == nil && sameFile(onPath, self) {
+		if byPath {
+			return filepath.Abs(onPath)
+		}
 		return "bailey", nil
 	}
 	if strings.Contains(self, "/go-build") {

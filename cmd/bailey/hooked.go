@@ -75,6 +75,8 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 			switch word, ok := judgeWord(l); {
 			case ok && ours(word):
 				line = l
+			case !ok && l == judgeLine("bailey"):
+				other = fmt.Errorf("%s runs %q, which lets everything through where no bailey is found: bailey init --claude-code --undo, then bailey init --claude-code, writes one that does not", f.path, l)
 			case ok || strings.Contains(l, "judge claude-code"):
 				other = fmt.Errorf("%s runs %q, which is not this program: another program answers", f.path, l)
 			}
@@ -149,9 +151,9 @@ func unmarshalKey(from map[string]json.RawMessage, key string, to any) error {
 	return nil
 }
 
-// judgeWord is the command of a line that init could have written.
+// judgeWord is the command of a line that init could have written, and that holds a tool up whatever becomes of the program.
 func judgeWord(line string) (string, bool) {
-	word, ok := strings.CutSuffix(line, judgeLine("x")[1:])
+	word, ok := strings.CutSuffix(line, strings.TrimPrefix(judgeLine("/x"), "/x"))
 	if inner, quoted := strings.CutPrefix(word, "'"); ok && quoted {
 		word = strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
 	}

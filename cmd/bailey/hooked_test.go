@@ -14,25 +14,26 @@ import (
 	"bailey/internal/ktest"
 )
 
-const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"bailey judge claude-code"}]}`
+const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`
 
 // TestHookLine: what counts is what Claude Code would run, of all files together.
 func TestHookLine(t *testing.T) {
 	hook := func(list string) string { return `{"hooks":{"PreToolUse":[` + list + `]}}` }
 	for _, c := range []struct{ name, managed, user, local, want, why string }{
 		{name: "no files", why: "none of its settings"},
-		{name: "the user's", user: hook(ourHook), want: "bailey judge claude-code"},
-		{name: "the project's", local: hook(`{"matcher":"Bash","hooks":[]},` + ourHook), want: "bailey judge claude-code"},
-		{name: "no matcher is every tool", user: hook(`{"hooks":[{"type":"command","command":"bailey judge claude-code","timeout":9}]}`), want: "bailey judge claude-code"},
-		{name: "some tools", user: hook(`{"matcher":"Bash","hooks":[{"type":"command","command":"bailey judge claude-code"}]}`), why: "none of its settings"},
+		{name: "the user's", user: hook(ourHook), want: "/usr/bin/bailey judge claude-code || exit 2"},
+		{name: "the project's", local: hook(`{"matcher":"Bash","hooks":[]},` + ourHook), want: "/usr/bin/bailey judge claude-code || exit 2"},
+		{name: "no matcher is every tool", user: hook(`{"hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2","timeout":9}]}`), want: "/usr/bin/bailey judge claude-code || exit 2"},
+		{name: "some tools", user: hook(`{"matcher":"Bash","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`), why: "none of its settings"},
 		{name: "another event", user: `{"hooks":{"PostToolUse":[` + ourHook + `]}}`, why: "none of its settings"},
 		{name: "switched off elsewhere", user: hook(ourHook), local: `{"disableAllHooks":true}`, why: "disableAllHooks"},
 		{name: "managed alone", managed: `{"allowManagedHooksOnly":true}`, user: hook(ourHook), why: "managed"},
-		{name: "managed, and ours", managed: `{"allowManagedHooksOnly":true,` + hook(ourHook)[1:], want: "bailey judge claude-code"},
-		{name: "only who manages may say so", user: `{"allowManagedHooksOnly":true,` + hook(ourHook)[1:], want: "bailey judge claude-code"},
-		{name: "another program", user: hook(strings.Replace(ourHook, "bailey judge", "/x/bailey judge", 1)), why: "another program answers"},
-		{name: "more than the line", user: hook(strings.Replace(ourHook, "claude-code", "claude-code || true", 1)), why: "another program answers"},
-		{name: "before the line", user: hook(strings.Replace(ourHook, "bailey judge", "true; bailey judge", 1)), why: "another program answers"},
+		{name: "managed, and ours", managed: `{"allowManagedHooksOnly":true,` + hook(ourHook)[1:], want: "/usr/bin/bailey judge claude-code || exit 2"},
+		{name: "only who manages may say so", user: `{"allowManagedHooksOnly":true,` + hook(ourHook)[1:], want: "/usr/bin/bailey judge claude-code || exit 2"},
+		{name: "another program", user: hook(strings.Replace(ourHook, "/usr/bin/bailey judge", "/x/bailey judge", 1)), why: "another program answers"},
+		{name: "more than the line", user: hook(strings.Replace(ourHook, "exit 2", "true", 1)), why: "another program answers"},
+		{name: "before the line", user: hook(strings.Replace(ourHook, "/usr/bin/bailey judge", "true; /usr/bin/bailey judge", 1)), why: "another program answers"},
+		{name: "by a name that may lead nowhere", user: hook(strings.Replace(ourHook, "/usr/bin/bailey judge claude-code || exit 2", "bailey judge claude-code", 1)), why: "lets everything through"},
 		{name: "one that holds nothing up", user: hook(strings.Replace(ourHook, `"type"`, `"async":true,"type"`, 1)), why: "none of its settings"},
 		{name: "keys by another name", user: strings.Replace(hook(ourHook), `"hooks"`, `"Hooks"`, 1), why: "none of its settings"},
 		{name: "malformed elsewhere", user: hook(ourHook), local: `{"hooks":[]}`, why: "cannot be read as settings"},
@@ -52,7 +53,7 @@ func TestHookLine(t *testing.T) {
 			for _, name := range []string{"managed", "user", "local"} {
 				files = append(files, settingsFile{filepath.Join(dir, name), name == "managed"})
 			}
-			line, err := hookLine(files, func(command string) bool { return command == "bailey" })
+			line, err := hookLine(files, func(command string) bool { return command == "/usr/bin/bailey" })
 			if line != c.want || (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%q, %v", line, err)
 			}
@@ -62,12 +63,13 @@ func TestHookLine(t *testing.T) {
 
 // TestJudgeWord: a line is ours only when init could have written it.
 func TestJudgeWord(t *testing.T) {
-	for _, command := range []string{"bailey", "/a b/bailey", `/it's/"$x"/bailey`, "''", "/é/bailey"} {
+	for _, command := range []string{"/bailey", "/a b/bailey", `/it's/"$x"/bailey`, "/''", "/é/bailey"} {
 		if word, ok := judgeWord(judgeLine(command)); !ok || word != command {
 			t.Errorf("%q became %q, %v", command, word, ok)
 		}
 	}
-	for _, line := range []string{"", " judge claude-code", "bailey judge claude-code ", "bailey  judge claude-code", "$(x) judge claude-code", "a b judge claude-code", "'a'x' judge claude-code", "'a judge claude-code", "'bailey' judge claude-code"} {
+	for _, line := range []string{"", " judge claude-code || exit 2", "/bailey judge claude-code", "/bailey judge claude-code || exit 2 ", "/bailey  judge claude-code || exit 2", "$(x) judge claude-code || exit 2",
+		"/a b judge claude-code || exit 2", "'/a'x' judge claude-code || exit 2", "'/a judge claude-code || exit 2", "'/bailey' judge claude-code || exit 2", "bailey judge claude-code", "bailey judge claude-code || exit 2", "/bailey judge claude-code || exit 0"} {
 		if word, ok := judgeWord(line); ok {
 			t.Errorf("%q is taken for a call of %q", line, word)
 		}

@@ -81,10 +81,13 @@ func TestClaudeIsHooked(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bailey"), ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	bailey := filepath.Join(bin, "bailey")
+	bailey, kept := filepath.Join(bin, "bailey"), filepath.Join(top, "kept")
+	if err := os.Link(bailey, kept); err != nil {
+		t.Fatal(err)
+	}
 	run(project, nil, "git", "init", "-q")
 	run(project, []string{"BAILEY_OPERATOR=1"}, bailey, "init", "--claude-code", "--yes")
-	t.Cleanup(func() { run(project, []string{"BAILEY_OPERATOR=1"}, bailey, "gateway", "stop") })
+	t.Cleanup(func() { run(project, []string{"BAILEY_OPERATOR=1"}, kept, "gateway", "stop") })
 	said := run(project, nil, "claude", "-p", "go")
 	if len(came) != len(uses) {
 		t.Fatalf("%d of %d tools used: %v\n%s", len(came), len(uses), came, said)
@@ -102,5 +105,28 @@ func TestClaudeIsHooked(t *testing.T) {
 		if got := came[n]; !strings.Contains(got, want) {
 			t.Errorf("%v came to %s, want %s", uses[n].Input, got, want)
 		}
+	}
+	// Without the program, or with one that cannot be started or crashes, nothing goes through either, whatever Claude Code was told of
+	// permissions. Its answer says that the hook failed.
+	secret := filepath.Join(home, "secret")
+	if err := os.WriteFile(secret, []byte("sesame-open"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() error{
+		"gone":          func() error { return nil },
+		"no program":    func() error { return os.WriteFile(bailey, []byte("x"), 0o644) },
+		"crashes":       func() error { return os.WriteFile(bailey, []byte("#!/bin/sh\nkill -SEGV $$\n"), 0o755) },
+		"says yes at 1": func() error { return os.WriteFile(bailey, []byte("#!/bin/sh\nexit 1\n"), 0o755) },
+	} {
+		os.Remove(bailey)
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		came, uses = nil, []scripted.Reply{{Tool: "Read", Input: map[string]any{"file_path": secret}}, shell("touch " + filepath.Join(project, "through"))}
+		run(project, []string{"IS_SANDBOX=1"}, "claude", "--dangerously-skip-permissions", "-p", "go") // or it refuses to, as root
+		if _, err := os.Stat(filepath.Join(project, "through")); err == nil || len(came) != 2 || strings.Contains(strings.Join(came, ""), "sesame-open") {
+			t.Errorf("%s: it went through: %v", name, came)
+		}
+		os.Remove(filepath.Join(project, "through"))
 	}
 }
