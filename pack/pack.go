@@ -53,7 +53,9 @@
 //
 // fs.exec is what a tool executes beside its own program, and a waiver that policy names: path inputs that it writes, as
 // exec: ["{{ input.dir }}"], and in built-in packs programs by their absolute path, or with a slash behind it a directory of
-// them. With cache: true its HOME is kept for the directory that cwdFromInput names; with network: {loopback: true} it reaches itself.
+// them. A tool with egress has programs alone. With cache: true its HOME is kept for the directory that cwdFromInput names: one for the
+// tools of the pack that have egress, and one for the others, which find the first at /home/fetched, read-only. backend.path of a
+// built-in pack are directories in which its command is looked for first. With network: {loopback: true} it reaches itself.
 //
 // # Egress
 //

@@ -57,7 +57,7 @@ func agree(t *testing.T, dir string, message, armored []byte) bool {
 
 // TestKeygen: what ssh-keygen signs is verified, with any byte changed it is not, and ssh-keygen says the same.
 func TestKeygen(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "ssh-keygen", "account")
 	for _, c := range []struct{ name, kind, bits, hash string }{
 		{"ed25519", "ed25519", "256", "sha512"},
 		{"ecdsa", "ecdsa", "256", "sha512"},

@@ -268,7 +268,7 @@ func TestTouch(t *testing.T) {
 
 // TestKeygenReadsCards: ssh-keygen verifies what the cards of these tests sign.
 func TestKeygenReadsCards(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "ssh-keygen", "account")
 	for _, c := range cards(t) {
 		dir := t.TempDir()
 		put(t, dir, "allowed", []byte(line("ann", c.kind, c.blob)))

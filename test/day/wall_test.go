@@ -58,10 +58,16 @@ func (d *day) walled() {
 	in.does("No such file", "ls "+filepath.Join(u.home, ".bailey")+" 2>&1")
 	in.does("egress to evil.example:443 is not allowed", "curl -sSv https://evil.example/ 2>&1")
 	in.wants(false, prefix+"git_log", map[string]any{"repo": work}, "add")
+	key := u.must(u.home, "cat", d.key)
+	in.does("linked", "ln -sf "+d.key+" .git/COMMIT_EDITMSG && echo linked") // a commit outside would overwrite what it leads to
 	in.says("That is mended.")
 
 	if got := strings.TrimSpace(u.must(work, "git", "log", "-1", "--format=%s %an")); got != "add A Newcomer" {
 		d.t.Errorf("outside the last commit is %q", got)
+	}
+	u.must(work, "git", "commit", "-q", "--allow-empty", "-m", "later")
+	if u.must(u.home, "cat", d.key) != key || !strings.Contains(in.out.String(), ".git/COMMIT_EDITMSG appeared, a link that leads out of the project") {
+		d.t.Errorf("a link that the agent left in .git: %s", in.out)
 	}
 	if out := u.must(u.project, "bailey", "wrap", "--log"); !strings.Contains(out, "evil.example:443") {
 		d.t.Errorf("what the agent was refused is not told: %s", out)
