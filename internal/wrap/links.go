@@ -14,14 +14,18 @@ import (
 
 // A link that an agent leaves in .git has git write where it leads when a person works outside: COMMIT_EDITMSG, logs/HEAD, FETCH_HEAD,
 // packed-refs and index are opened by their names, and links followed. A link elsewhere in the project does the same for whatever
-// writes the project's files. What leads out of the project is put in quarantine: at the end of a run all that is new, and while
-// an agent runs also at once what lies in a directory of git's.
+// writes the project's files. What leads out of the project is taken out of it: at the end of a run all that is new is put in
+// quarantine, and while an agent runs what lies in a directory of git's is removed at once. A link has nothing but its words to
+// keep, and an agent could make one again and again.
 
 // watchEvery is how often git's directories are looked through while an agent runs, unless that takes too long.
 const watchEvery = 200 * time.Millisecond
 
-// Watch puts links that lead out of the project in quarantine as they appear in git's directories, until ctx ends. Settle says what it
-// was. A failure is left to Settle, which finds the link again.
+// maxAway bounds how many of those are told.
+const maxAway = 1000
+
+// Watch removes links that lead out of the project as they appear in git's directories, until ctx ends. Settle says which they were.
+// One that cannot be removed is left to Settle, which finds it again.
 func (r *Run) Watch(ctx context.Context) {
 	for pause := watchEvery; ; {
 		select {
@@ -35,7 +39,7 @@ func (r *Run) Watch(ctx context.Context) {
 	}
 }
 
-// lookThrough moves what appeared.
+// lookThrough removes what appeared.
 func (r *Run) lookThrough() {
 	root, err := os.OpenRoot(r.Project)
 	if err != nil {
@@ -51,19 +55,17 @@ func (r *Run) lookThrough() {
 		w.links(sub, dir, 0)
 		sub.Close()
 	}
-	fresh := newLinks(r.Links, w.found.Links)
-	if len(fresh) == 0 {
-		return
-	}
-	dir, err := r.quarantine(fresh)
-	if err != nil {
-		return
-	}
 	s := Settled{Moved: r.away, Links: r.awayTo}
-	for _, path := range fresh {
-		if move(r.Project, path, dir) == nil {
+	for _, path := range newLinks(r.Links, w.found.Links) {
+		at, closed, err := descend(r.Project, filepath.Dir(path), enter)
+		if err != nil {
+			continue
+		}
+		info, err := at.Lstat(filepath.Base(path))
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 && at.Remove(filepath.Base(path)) == nil && (s.Links[path] != "" || len(s.Moved) < maxAway) {
 			s.moved(path, w.found.Links)
 		}
+		closed()
 	}
 	r.away, r.awayTo = s.Moved, s.Links
 }
