@@ -54,7 +54,7 @@ type Run struct {
 	state  State
 	lock   *os.File
 	git    []string // directories that are git's own
-	away   []string // what [Run.Watch] put in quarantine, with its words
+	away   []string // links that [Run.Watch] removed, and their words
 	awayTo map[string]string
 }
 
@@ -241,7 +241,7 @@ func (s Settled) Words(project string) (lines []string) {
 			break
 		}
 		if words, link := s.Links[path]; link {
-			lines = append(lines, fmt.Sprintf("%s appeared, a link that leads out of the project, to %s: it is in quarantine, since git and other programs outside of the wall would write there", path, words))
+			lines = append(lines, fmt.Sprintf("%s appeared, a link that leads out of the project, to %s: it was taken out, since git and other programs outside of the wall would write there", path, words))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
@@ -263,7 +263,9 @@ func (s Settled) Words(project string) (lines []string) {
 
 // moved notes what is in quarantine.
 func (s *Settled) moved(path string, links map[string]string) {
-	s.Moved = append(s.Moved, path)
+	if s.Links[path] == "" { // an agent can make a link again
+		s.Moved = append(s.Moved, path)
+	}
 	if words, link := links[path]; link {
 		if s.Links == nil {
 			s.Links = map[string]string{}
