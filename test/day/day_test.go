@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"bailey/internal/ktest"
 )
 
 // overlayEnv names a file for go install -overlay: how [TestBrokenGates] has the day lived with a broken gate.
@@ -28,7 +30,10 @@ const begins = "the day begins"
 func TestDay(t *testing.T) { live(t, hireClaude) }
 
 // TestDayWithAnyClient is the same day with the protocol's own client in Claude's place.
-func TestDayWithAnyClient(t *testing.T) { live(t, hireClient) }
+func TestDayWithAnyClient(t *testing.T) {
+	ktest.Require(t, "account") // ssh-keygen wants one
+	live(t, hireClient)
+}
 
 func live(t *testing.T, hire func(*testing.T, *user) agent) {
 	if testing.Short() {

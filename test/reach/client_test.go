@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"os/exec"
@@ -26,7 +27,10 @@ func yard(t *testing.T, programs ...string) *world {
 	mux.HandleFunc("/away", func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "https://evil.example/x", http.StatusFound)
 	})
-	mux.HandleFunc("/own", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintln(rw, r.Header.Get("Authorization")) })
+	mux.HandleFunc("/own", func(rw http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // who answers before the body has come gets none, and then nothing in it is seen
+		fmt.Fprintln(rw, r.Header.Get("Authorization"))
+	})
 	mux.Handle("/git/", http.StripPrefix("/git", &cgi.Handler{Path: "/usr/lib/git-core/git-http-backend", Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"}}))
 	info := `{"Version":"v1.0.0","Time":"2026-01-02T03:04:05Z"}`
 	mux.HandleFunc("/example.com/m/@v/v1.0.0.info", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, info) })
