@@ -84,7 +84,7 @@ const (
 )
 
 // The limit of core dumps is for nobody to change: see [plan.common]. Who wants less is told that it is so.
-const limitCore, unchanged = 4, errno | 0
+const limitCore, unchanged = 4, errno // of 0
 
 // limitsBesideCore are all other resources (asm-generic/resource.h).
 func limitsBesideCore() (list []uint32) {

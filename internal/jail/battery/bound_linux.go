@@ -46,17 +46,6 @@ func queues(*Scene) verdict {
 	})
 }
 
-func limited(resource int, most uint64) verdict {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(resource, &l); err != nil {
-		return odd("%v", err)
-	}
-	if l.Max > most {
-		return opened("%d", l.Max)
-	}
-	return held("%d", l.Max)
-}
-
 // raiseLimits tries to raise each limit that bounds it.
 func raiseLimits(*Scene) verdict {
 	var s series
