@@ -81,6 +81,7 @@ func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 		"ro":   r.paths("ro", &s.Read),
 		"rw":   func(n ast.Node) { at.write = n },
 		"hide": func(n ast.Node) { at.hide = n },
+		"keep": func(n ast.Node) { at.keep = n },
 		"libs": r.libs(s),
 		"exec": func(n ast.Node) { at.exec = n },
 	})

@@ -93,7 +93,7 @@ func (d *differ) keys(at string, was, now map[string]any) {
 			d.schema("input", object(a), object(b))
 		case "ro", "rw", "exec", "egress", "credentials":
 			d.added(what, list(a), list(b))
-		case "hide":
+		case "hide", "keep":
 			d.gone(what, list(a), list(b))
 		case "memoryMiB", "tasks", "timeout":
 			d.limit(what, a, b)

@@ -50,7 +50,7 @@ func (m *Capability) Programs() (list []string) {
 // search path, before the constant one.
 func (m *Capability) wall() *bailey.Wall {
 	s := m.spec.Sandbox.Work
-	if len(s.Run)+len(s.Trees) == 0 && !s.Cache {
+	if len(s.Run)+len(s.Trees)+len(m.spec.Sandbox.Keep) == 0 && !s.Cache {
 		return nil
 	}
 	w := &bailey.Wall{Run: len(s.Run) > 0}
@@ -104,8 +104,8 @@ func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network: what could run a file of the project would have it")
 	case len(m.Backend.Path) > 0 && !w.Cache:
 		r.fault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
-	case m.Isolation != Jail && (len(w.Run)+len(w.Trees) > 0 || w.Cache || w.Loopback):
-		r.fault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, cache and loopback: only a cage of ours has them", m.Isolation)
+	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):
+		r.fault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
 	}
 }
 

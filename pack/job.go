@@ -37,6 +37,13 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 			j.Dir = p.Path
 		}
 	}
+	for _, k := range m.spec.Sandbox.Keep {
+		for _, p := range places {
+			if p.Input == k.Input {
+				j.Wall.Keep = append(j.Wall.Keep, p.Path+k.Path)
+			}
+		}
+	}
 	for _, h := range m.spec.Sandbox.Hide {
 		for _, p := range places {
 			if p.Input == h.Input {

@@ -48,7 +48,8 @@
 //
 // A tool writes nowhere but below the path inputs that fs.rw names, as rw: ["{{ input.to }}"], and only in a
 // capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
-// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place. fs.libs of a built-in pack names
+// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place. fs.keep keeps a file or directory of one that is
+// written as it is, as keep: ["{{ input.repo }}/.git/refs/heads"]: the call is refused if it is not there. fs.libs of a built-in pack names
 // directories of shared objects that the tool loads while it runs, as Python's modules: nothing maps code from what is in ro.
 //
 // fs.exec is what a tool executes beside its own program, and a waiver that policy names: path inputs that it writes, as

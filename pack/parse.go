@@ -48,6 +48,7 @@ type sandbox struct {
 	Read   []string    `json:"ro,omitempty"`
 	Write  []string    `json:"rw,omitempty"`   // names of path inputs
 	Hide   []hidden    `json:"hide,omitempty"` // sorted out when the inputs are known
+	Keep   []hidden    `json:"keep,omitempty"` // of what is written, what stays as it is
 	Libs   []string    `json:"libs,omitempty"`
 	Exec   []string    `json:"exec,omitempty"`
 	Memory int64       `json:"memoryMiB,omitempty"`
@@ -127,7 +128,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
-	exec, backend, sandbox, args, steps, input, write, hide, egress, api, preview, argv ast.Node
+	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
 	inject                                                                              map[ast.Node]*inject
 	promises
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// reach reads fs.rw and fs.hide, which speak of inputs and so come after the schema.
+// reach reads fs.rw, fs.hide and fs.keep, which speak of inputs and so come after the schema.
 func (r *reader) reach(m *manifest, at *nodes, s *schema) {
 	s0 := &m.Sandbox
 	for n, e := range r.inputPaths(at.write, "rw", m, s) {
@@ -31,6 +31,17 @@ func (r *reader) reach(m *manifest, at *nodes, s *schema) {
 			r.fault(tokenOf(n), "hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
 		default:
 			s0.Hide = append(s0.Hide, hidden{p[0].input, p[1].text})
+		}
+	}
+	for n, e := range r.inputPaths(at.keep, "keep", m, s) {
+		p := e.parts
+		switch {
+		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
+			r.fault(tokenOf(n), "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q", clip(e.text))
+		case !slices.Contains(s0.Write, p[0].input):
+			r.fault(tokenOf(n), "keep wants inputs that fs.rw names: input.%s is not written", p[0].input)
+		default:
+			s0.Keep = append(s0.Keep, hidden{p[0].input, p[1].text})
 		}
 	}
 }

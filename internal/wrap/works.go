@@ -58,6 +58,12 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return w.Runner.Plan(ctx, job)
 	}
 	wall := *job.Wall
+	for _, path := range wall.Keep { // as its manifest says
+		if _, err := os.Lstat(path); err != nil {
+			return nil, &bailey.Error{Kind: bailey.Denied, Message: path + " is not there, and the call may not make it", Err: err, Hint: "name the top of a repository of its own, not a worktree of another"}
+		}
+	}
+	wall.Keep = slices.Clone(wall.Keep)
 	r := &work{name: string(job.Capability), state: w.state(wall.Cache), before: map[string]Found{}}
 	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees), func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
 	for _, p := range job.Places {

@@ -257,6 +257,18 @@ func TestFetchesBranch(t *testing.T) {
 	if said(t, "git", "-C", w, "log", "-1", "--format=%s", "refs/remotes/origin/main") != "one\n" || h.id(w, "main") != head {
 		t.Error(said(t, "git", "-C", w, "for-each-ref"))
 	}
+	// A symbolic reference where the fetched branch is kept leads it to no branch, no tag and no HEAD.
+	for _, to := range []string{"refs/heads/main", "refs/heads/new", "refs/tags/v1", "HEAD"} {
+		before := said(t, "git", "-C", w, "for-each-ref", "refs/heads", "refs/tags") + said(t, "cat", filepath.Join(w, ".git/HEAD"))
+		if err := os.WriteFile(filepath.Join(w, ".git/refs/remotes/origin/main"), []byte("ref: "+to+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := h.callAt("git.fetch", "repo", w, map[string]any{"url": url, "branch": "main"})
+		if now := said(t, "git", "-C", w, "for-each-ref", "refs/heads", "refs/tags") + said(t, "cat", filepath.Join(w, ".git/HEAD")); now != before || r.exit.Code == 0 {
+			t.Errorf("by a symbolic reference to %s: %d\n%s\nbefore %s\n%s", to, r.exit.Code, now, before, r)
+		}
+	}
+	os.Remove(filepath.Join(w, ".git/refs/remotes/origin/main"))
 	for name, config := range map[string]string{
 		"another host": strings.NewReplacer("https://github.com/a/b.git", url, "https://github.com/a/other.git", "https://evil.example/git/repo.git").Replace(hostileRemotes),
 		"a program":    strings.ReplaceAll(hostileRemotes, "https://github.com/a/b.git", url),
