@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +136,41 @@ func TestAttackPrivate(t *testing.T) {
 	w.host("near.example.org", "10.0.0.9", 443, echo)
 	if got, err := y.get("https://near.example.org/a"); err != nil {
 		t.Errorf("a private endpoint: %q, %v", got, err)
+	}
+}
+
+// TestAttackNear: an address of the machine's own, or of a network that it is part of, is near although it looks public: by name, as
+// such, and where the machine cannot say which those are.
+func TestAttackNear(t *testing.T) {
+	w := newWorld(t)
+	own, unknown := []netip.Prefix{netip.MustParsePrefix("93.184.200.0/24"), netip.MustParsePrefix("2606:4700::1/128")}, error(nil)
+	y := w.start(Config{Allow: append(allow("*.example.com:443", "93.184.200.7:443", "93.184.201.7:443"), Endpoint{Host: "near.example.org", Port: 443, Private: true}),
+		Limits: Limits{Events: 1000}, Own: func() ([]netip.Prefix, error) { return own, unknown }})
+	w.names["a.example.com"], w.names["b.example.com"], w.names["c.example.com"] = [][]string{{"93.184.200.9"}}, [][]string{{public, "2606:4700::1"}}, [][]string{{"::ffff:93.184.200.9"}}
+	for _, to := range []string{"a.example.com:443", "b.example.com:443", "c.example.com:443", "93.184.200.7:443"} {
+		if got := y.say("CONNECT " + to + " HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "this machine's, or of a network") || !strings.Contains(got, "private: true") {
+			t.Errorf("%s: %q", to, got)
+		}
+	}
+	if got := w.reached(); len(got) > 0 {
+		t.Errorf("dialled %v", got)
+	}
+	w.host("near.example.org", "93.184.200.10", 443, echo)
+	if got, err := y.get("https://near.example.org/a"); err != nil {
+		t.Errorf("a private endpoint: %q, %v", got, err)
+	}
+	w.host("d.example.com", "93.184.201.7", 443, echo)
+	if got, err := y.get("https://d.example.com/a"); err != nil {
+		t.Errorf("beside the network: %q, %v", got, err)
+	}
+	unknown = errors.New("no netlink")
+	if got := y.say("CONNECT 93.184.201.7:443 HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "cannot be told") {
+		t.Errorf("%q", got)
+	}
+	// This machine's own are among what the system says.
+	list, err := interfaces()
+	if err != nil || !slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr("127.0.0.1")) }) {
+		t.Errorf("%v, %v", list, err)
 	}
 }
 

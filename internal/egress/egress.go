@@ -41,6 +41,8 @@ type Config struct {
 	// Dial connects to an address that was checked. Nil: a plain TCP connection.
 	Dial  func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	Roots *x509.CertPool // for what is opened; nil: the machine's
+	// Own are the networks of the machine's interfaces, which only private endpoints may be in. Nil: what the system says each time.
+	Own func() ([]netip.Prefix, error)
 }
 
 // Resolver is what *net.Resolver does. The name ends in no dot.
@@ -87,6 +89,7 @@ type Proxy struct {
 	limits   Limits
 	resolver Resolver
 	dialTo   func(context.Context, netip.AddrPort) (net.Conn, error)
+	own      func() ([]netip.Prefix, error)
 	upstream *upstream
 	roots    *x509.CertPool
 	pins     pins
@@ -107,7 +110,10 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{list: list, limits: c.Limits.filled(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots}
+	p := &Proxy{list: list, limits: c.Limits.filled(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots, own: c.Own}
+	if p.own == nil {
+		p.own = interfaces
+	}
 	p.bytes.Store(p.limits.Bytes)
 	p.pins.names = map[string]*pin{}
 	p.record = recorder{tell: c.Event, most: p.limits.Events}

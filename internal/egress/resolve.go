@@ -42,7 +42,7 @@ func (p *pins) of(name string) *pin {
 // about a name that an upstream proxy resolves.
 func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr, *Refusal) {
 	if t.addr.IsValid() {
-		return []netip.Addr{t.addr}, nil
+		return []netip.Addr{t.addr}, p.near(t, e, t.addr)
 	}
 	if p.upstream.takesNames(e) {
 		return nil, nil
@@ -62,7 +62,11 @@ func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr
 	}
 	// Judged each time: another entry of the same name, with another port, may not say private.
 	for _, a := range pin.addrs {
-		if ref := judge(t, e, a); ref != nil {
+		ref := judge(t, e, a)
+		if ref == nil {
+			ref = p.near(t, e, a)
+		}
+		if ref != nil {
 			return nil, ref
 		}
 	}

@@ -1,0 +1,41 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// near refuses an address of this machine, or of a network that one of its interfaces is part of: such an address can look public,
+// and what listens there (an administrator's page, a neighbour in the same rack) trusts who comes from near.
+func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
+	if e.Private {
+		return nil
+	}
+	own, err := p.own()
+	if err != nil {
+		return denied(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be told (%v)", t, err), "settings.yaml may say private: true for "+e.String()+", under network")
+	}
+	a = a.WithZone("").Unmap()
+	if slices.ContainsFunc(own, func(net netip.Prefix) bool { return net.Contains(a) }) {
+		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is this machine's, or of a network that it is part of", t, a), "settings.yaml may say private: true for "+e.String()+", under network")
+	}
+	return nil
+}
+
+// interfaces are the networks of the machine's interfaces, each with its own address in it.
+func interfaces() (list []netip.Prefix, err error) {
+	all, err := net.InterfaceAddrs()
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			ip, _ := netip.AddrFromSlice(n.IP)
+			ones, bits := n.Mask.Size()
+			if ip = ip.Unmap(); bits == 128 && ip.Is4() {
+				ones -= 96
+			}
+			list = append(list, netip.PrefixFrom(ip, ones).Masked())
+		}
+	}
+	return list, err
+}
