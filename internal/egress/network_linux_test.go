@@ -55,7 +55,8 @@ func TestNetwork(t *testing.T) {
 	w := newWorld(t)
 	w.names = map[string][][]string{"public.example.com": {{public}}, "near.example.com": {{"10.0.0.9"}}, "near.example.org": {{"10.0.0.9"}}, "meta.example.com": {{"169.254.169.254"}},
 		"meta.example.org": {{"169.254.169.254"}}, "mapped.example.org": {{"::ffff:169.254.169.254"}}, "self.example.com": {{"127.0.0.1"}}, "zero.example.com": {{"0.0.0.0"}}, "six.example.com": {{"::"}}}
-	y := w.start(Config{Dial: dialTCP, Allow: append(allow("*.example.com:443"), Endpoint{Host: "*.example.org", Port: 443, Private: true})})
+	all := append(allow("*.example.com:443"), Endpoint{Host: "*.example.org", Port: 443, Private: true})
+	y := w.start(Config{Dial: dialTCP, Allow: all, Own: func() ([]netip.Prefix, error) { return nil, nil }}) // as if it were another machine's
 	reach := func(host string) string {
 		got := y.say("CONNECT " + host + ":443 HTTP/1.1\r\n\r\n" + string(clientHello(t, host)))
 		return got[:min(len(got), 12)]
@@ -66,6 +67,11 @@ func TestNetwork(t *testing.T) {
 		if got := reach(host); got != want {
 			t.Errorf("%s: %q, want %q", host, got, want)
 		}
+	}
+	y.stop()
+	y = w.start(Config{Dial: dialTCP, Allow: all}) // but it is this machine's, as the kernel says
+	if got := reach("public.example.com"); got != "HTTP/1.1 403" {
+		t.Errorf("an own address that looks public: %q", got)
 	}
 	y.stop()
 	for addr, want := range map[string]int64{public: 1, "10.0.0.9": 1, "169.254.169.254": 0, "127.0.0.1": 0} {
