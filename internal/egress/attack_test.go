@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +172,62 @@ func TestAttackNear(t *testing.T) {
 	list, err := interfaces()
 	if err != nil || !slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr("127.0.0.1")) }) {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestAttackStreams: requests are bounded for a call, however few connections they come by, and those that end make room.
+func TestAttackStreams(t *testing.T) {
+	w := newWorld(t)
+	var now, most atomic.Int64
+	release := make(chan struct{})
+	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/quick" {
+			return
+		}
+		for n := now.Add(1); ; {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		<-release
+		now.Add(-1)
+	})
+	y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: true}}, Limits: Limits{Streams: 8, Events: 1000}})
+	client := y.client()
+	codes := make(chan int, 40)
+	ask := func(path string) int {
+		res, err := client.Get("https://api.example.com" + path)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		defer res.Body.Close()
+		io.Copy(io.Discard, res.Body)
+		if res.ProtoMajor != 2 {
+			t.Errorf("%s by %s", path, res.Proto)
+		}
+		return res.StatusCode
+	}
+	ask("/quick") // one connection from now on
+	for range cap(codes) {
+		go func() { codes <- ask("/slow") }()
+	}
+	count := map[int]int{}
+	for range cap(codes) - 8 {
+		count[<-codes]++
+	}
+	for begin := time.Now(); now.Load() < 8 && time.Since(begin) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	for range 8 {
+		count[<-codes]++
+	}
+	if count[http.StatusServiceUnavailable] != cap(codes)-8 || count[http.StatusOK] != 8 || most.Load() != 8 {
+		t.Errorf("%v, %d at once", count, most.Load())
+	}
+	if code := ask("/quick"); code != http.StatusOK {
+		t.Errorf("when all have ended: %d", code)
 	}
 }
 

@@ -54,6 +54,7 @@ type Resolver interface {
 type Limits struct {
 	Open    int           // connections at once: 256
 	Total   int           // connections in all: 10,000
+	Streams int           // requests at once in connections that are opened, of all together: 256
 	Bytes   int64         // both ways together: 4 GiB; each other connection may be one piece of 64 KiB over
 	Events  int           // reported of refusals, and as many of the rest; what is more is counted: 128
 	Request time.Duration // to say what is wanted, ClientHello included: 10 s
@@ -65,6 +66,7 @@ type Limits struct {
 func (l Limits) filled() Limits {
 	l.Open = or(l.Open, 256)
 	l.Total = or(l.Total, 10_000)
+	l.Streams = or(l.Streams, 256)
 	l.Bytes = or(l.Bytes, 4<<30)
 	l.Events = or(l.Events, 128)
 	l.Request = or(l.Request, 10*time.Second)
@@ -99,6 +101,7 @@ type Proxy struct {
 	inner    *http.Server
 
 	open  atomic.Int64 // connections that count as open now
+	asks  atomic.Int64 // requests under way
 	total atomic.Int64
 	bytes atomic.Int64 // what is left
 	spent sync.Once    // that nothing is left was noted

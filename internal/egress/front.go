@@ -29,8 +29,13 @@ func (p *Proxy) servers() (front, inner *http.Server) {
 	}
 	front, inner = server(p.serveFront), server(p.serveInner)
 	inner.Protocols.SetHTTP2(true)
+	// What a client sends that nobody takes yet is held here: for each stream no more than the windows say.
+	inner.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10}
 	return front, inner
 }
+
+// maxStreams are the requests that one connection of HTTP/2 may have under way; those of all together have [Limits.Streams].
+const maxStreams = 64
 
 // seat is a connection at a server: the server is done with it when over is closed.
 type seat struct {

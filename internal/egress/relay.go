@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ type relay struct {
 func newRelay(l *life) *relay {
 	r := &relay{life: l, old: transport(l), new: transport(l)}
 	r.new.Protocols.SetHTTP2(true)
+	r.new.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20} // of an answer that its client does not take
 	return r
 }
 
@@ -85,6 +87,14 @@ func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 
 // serve sends a request on, with its placeholders exchanged.
 func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme string) {
+	p := g.p
+	defer p.asks.Add(-1)
+	if p.asks.Add(1) > int64(p.limits.Streams) {
+		ref := denied(fmt.Sprintf("egress to %s has to wait: this call has %d requests under way, as many as it may", g.target, p.limits.Streams), "ask again when others have ended")
+		ref.status = http.StatusServiceUnavailable
+		refuse(w, in, p.record.refused(g.via, g.target.String(), ref))
+		return
+	}
 	ctx, cancel := context.WithCancel(in.Context())
 	defer cancel()
 	defer context.AfterFunc(r.life.ctx, cancel)()
