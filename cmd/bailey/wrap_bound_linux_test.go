@@ -49,3 +49,35 @@ func TestWrapEventsFit(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// TestAttackCrowdedRefusals: an agent that is refused one thing over and over hides nothing else that it was refused: not in the moment,
+// and not in what is remembered.
+func TestAttackCrowdedRefusals(t *testing.T) {
+	for many, one := range map[string]string{"call": "egress", "egress": "call"} {
+		var known wrapsKnown
+		known.refuse(wrapRefusals{Lines: []refusal{{Kind: one, Reason: "the first"}}})
+		for range 50 {
+			r := &refusals{}
+			for range 1000 {
+				r.add(refusal{Kind: many, Reason: strings.Repeat("x", 1000)})
+			}
+			r.add(refusal{Kind: one, Reason: "in the crowd"})
+			var w wrapRefusals
+			w.Lines, w.Untold = r.take()
+			if n := len(w.Lines); n < 2 || w.Lines[n-1].Reason != "in the crowd" || w.Untold != 1001-int64(n) {
+				t.Fatalf("%d told, %d untold", n, w.Untold)
+			}
+			w.bound()
+			known.refuse(w)
+		}
+		told := 0
+		for _, r := range known.Refused {
+			if r.Kind == one {
+				told++
+			}
+		}
+		if told != 51 || len(known.Refused) != maxWrapRefusals || known.Refused[len(known.Refused)-1].Reason != "in the crowd" {
+			t.Errorf("of 51 times %s %d are remembered, among %d", one, told, len(known.Refused))
+		}
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"bailey/internal/wire"
@@ -56,7 +57,25 @@ func (k *wrapsKnown) refuse(w wrapRefusals) {
 		k.Count++
 		all = append(all, refusedTo{N: k.Count, Run: w.ID, refusal: l})
 	}
-	k.Refused = last(all, maxWrapRefusals)
+	k.Refused = lastOfEach(all, maxWrapRefusals)
+}
+
+// lastOfEach are the last n refusals, without the oldest of a kind that has more than half of them: what an agent is refused over and over
+// does not take the place of what else it was refused.
+func lastOfEach(all []refusedTo, n int) []refusedTo {
+	most := map[string]int{}
+	for _, r := range all {
+		most[r.Kind]++
+	}
+	over := len(all) - n
+	return last(slices.DeleteFunc(slices.Clone(all), func(r refusedTo) bool {
+		drop := over > 0 && most[r.Kind] > n/2
+		if drop {
+			over--
+			most[r.Kind]--
+		}
+		return drop
+	}), n)
 }
 
 func (k *wrapsKnown) end(w wrapEnding) {

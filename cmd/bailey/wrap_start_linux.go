@@ -253,20 +253,28 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 type refusals struct {
 	mu     sync.Mutex // guards what follows
 	lines  []refusal
-	size   int // of lines, as they are written
+	taken  map[string]share // by kind
 	untold int64
 }
+
+// share is what the refusals of one kind take of a moment: half of it at most, so that an agent which is refused many calls does not have
+// the hosts that it was refused go untold.
+type share struct{ lines, bytes int }
 
 func (r *refusals) add(l refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l = l.clipped()
-	n := entryBytes(l)
-	if len(r.lines) == maxRefusals || r.size+n > maxRefused {
+	s := r.taken[l.Kind]
+	s.lines, s.bytes = s.lines+1, s.bytes+entryBytes(l)
+	if s.lines > maxRefusals/2 || s.bytes > maxRefused/2 {
 		r.untold++
 		return
 	}
-	r.size += n
+	if r.taken == nil {
+		r.taken = map[string]share{}
+	}
+	r.taken[l.Kind] = s
 	r.lines = append(r.lines, l)
 }
 
@@ -281,7 +289,7 @@ func (r *refusals) take() (lines []refusal, untold int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines, untold = r.lines, r.untold
-	r.lines, r.size, r.untold = nil, 0, 0
+	r.lines, r.taken, r.untold = nil, nil, 0
 	return lines, untold
 }
 
