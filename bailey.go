@@ -215,8 +215,8 @@ type Wall struct {
 	Trees []Tree // of the host, read-only; what is in them may be executed
 	Home  *Place // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
 	Cache string // of a tool: whose home for this project is to be Home; the runner opens it
-	// Fetches says that of the two homes that a Cache keeps for a project Home is to be the one of tools that download. Others have
-	// their own, and that one is Fetched: shown at [FetchedDir], read-only.
+	// A Cache keeps two homes for a project: one for tools that download, and one for all others. If Fetches is true, Home is the first.
+	// If it is false, Home is the second, and Fetched is the first, shown read-only at [FetchedDir].
 	Fetches bool
 	Fetched *Place
 	Run     bool     // what is in the writable places and in HOME may be executed

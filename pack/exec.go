@@ -101,7 +101,7 @@ func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
 		r.fault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
 	case len(m.Sandbox.Egress) > 0 && len(w.Run)+len(w.Trees) > 0:
-		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network: what could run a file of the project would have it")
+		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
 		r.fault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):

@@ -54,9 +54,10 @@
 //
 // fs.exec is what a tool executes beside its own program, and a waiver that policy names: path inputs that it writes, as
 // exec: ["{{ input.dir }}"], and in built-in packs programs by their absolute path, or with a slash behind it a directory of
-// them. A tool with egress has programs alone. With cache: true its HOME is kept for the directory that cwdFromInput names: one for the
-// tools of the pack that have egress, and one for the others, which find the first at /home/fetched, read-only. backend.path of a
-// built-in pack are directories in which its command is looked for first. With network: {loopback: true} it reaches itself.
+// them. A tool with egress may name programs, but no directories. With cache: true, HOME is kept for the directory that cwdFromInput
+// names: one for the tools of the pack that have egress, and one for the others, which see the first read-only at /home/fetched.
+// backend.path of a built-in pack lists the directories in which its command is looked for first. With network: {loopback: true} a tool
+// reaches itself.
 //
 // # Egress
 //

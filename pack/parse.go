@@ -129,7 +129,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 // nodes are the parts of a capability that are read after the rest is known.
 type nodes struct {
 	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
-	inject                                                                              map[ast.Node]*inject
+	inject                                                                                    map[ast.Node]*inject
 	promises
 }
 

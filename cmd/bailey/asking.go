@@ -70,7 +70,7 @@ func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.Appro
 	case q.Digest != digest:
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
 	case !d.asks(from):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s is not for this client to answer", id), Hint: "bailey approve " + string(id)}
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("this client may not answer question %s", id), Hint: "bailey approve " + string(id)}
 	case grant && !q.Local:
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}
 	}

@@ -147,9 +147,9 @@ func (p place) open(scope, project string) (*clientFile, error) {
 	return openClientFile(home, filepath.Join(p.dir, p.file), 0o600)
 }
 
-// judgeLine is the shell's line that Claude Code runs before each use of a tool. Code 2 is the only one that holds a tool up: whatever
-// else goes wrong (the program is not there, cannot be started, crashes) Claude Code would take for no objection. Where it
-// stands is said whole: what a search path leads to changes. Older versions of init wrote a bare name, which --undo still knows.
+// judgeLine is the shell command that Claude Code runs before each use of a tool. Only exit code 2 blocks the tool: Claude Code takes
+// any other failure (the program is missing, cannot be started, crashes) for no objection. The path is absolute, since a bare name
+// leads to another program if PATH changes. Older versions of init wrote a bare name; --undo still recognises it.
 func judgeLine(command string) string {
 	if !filepath.IsAbs(command) {
 		return shellWord(command) + " judge claude-code"

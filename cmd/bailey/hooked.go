@@ -76,7 +76,7 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 			case ok && ours(word):
 				line = l
 			case !ok && l == judgeLine("bailey"):
-				other = fmt.Errorf("%s runs %q, which lets everything through where no bailey is found: bailey init --claude-code --undo, then bailey init --claude-code, writes one that does not", f.path, l)
+				other = fmt.Errorf("%s runs %q, which lets everything through if bailey is not on PATH: run bailey init --claude-code --undo, then bailey init --claude-code", f.path, l)
 			case ok || strings.Contains(l, "judge claude-code"):
 				other = fmt.Errorf("%s runs %q, which is not this program: another program answers", f.path, l)
 			}

@@ -45,7 +45,7 @@ const maxListed = 1000
 type AgentRules struct {
 	Required bool `json:"required,omitempty"` // who shows no token makes no call
 	Listed   int  `json:"listed,omitempty"`   // how many tools they are shown; what is beyond they search for. 0: all
-	// Asking names the MCP clients that ask their person so that the model cannot answer.
+	// Asking names the MCP clients that may ask their user. The model of such a client must not be able to answer in the user's place.
 	Asking []string `json:"asking,omitempty"`
 }
 

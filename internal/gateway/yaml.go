@@ -228,7 +228,7 @@ func askingOf(n ast.Node) (names []string, err error) {
 	err = items(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
 		name, err := wordOf(item, maxClientName)
 		if err == nil && (len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/")) {
-			err = fault(item, "a client's name has no '/', and stands once; there are at most %d", maxAsking)
+			err = fault(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
 		}
 		names = append(names, name)
 		return err

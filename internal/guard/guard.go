@@ -64,7 +64,7 @@ func Name(dir, name string) (e Entry, ok bool) {
 	return e, false
 }
 
-// anyEnd are the first letters of the names that may end in anything, anyBegin the last ones of those that may begin so.
+// anyEnd has the first letters of the names that end in "*", anyBegin the last letters of those that begin with "*".
 const anyEnd, anyBegin = ".ls", "e"
 
 func (e Entry) matches(name string) bool {
@@ -85,9 +85,9 @@ func Path(path string) (e Entry, ok bool) {
 	return e, false
 }
 
-// Fold is a name as the file systems know it that tell fewer names apart than others do: without case, in Unicode's full folding
-// where that gives letters of ASCII, without code points that are ignored, and without dots and blanks at its end. Names that
-// differ after it are different files everywhere.
+// Fold returns a name as the least strict file systems compare it: in lower case, with Unicode's full case folding where that gives
+// ASCII letters, without ignorable code points, and without dots and blanks at its end. Names that differ after folding are
+// different files on every file system.
 func Fold(name string) string {
 	if plain(name) {
 		return name

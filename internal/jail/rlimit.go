@@ -60,8 +60,8 @@ func (p *plan) common(l bailey.Limits) {
 		want     int64
 		builtin  int64
 	}{
-		// A byte. Nothing bounds a dump that core_pattern pipes to a program of the host's, also not a limit of 0; 1 is the one value
-		// by which the kernel starts none (core(5), fs/coredump.c). A file is not made either: it has a page at least.
+		// One byte. No limit bounds a dump that core_pattern pipes to a program of the host's, not even 0; only with 1 does the kernel
+		// not start that program (core(5), fs/coredump.c). No dump file is made either: it would need a page at least.
 		{unix.RLIMIT_CORE, 0, 1},
 		{unix.RLIMIT_NOFILE, int64(l.OpenFiles), defaultFiles},
 		{unix.RLIMIT_FSIZE, l.FileBytes, defaultBytes},

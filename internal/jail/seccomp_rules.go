@@ -83,7 +83,7 @@ const (
 	fSetLease               = 1024 // on a file of the user's it stalls whoever opens that
 )
 
-// The limit of core dumps is for nobody to change: see [plan.common]. Who wants less is told that it is so.
+// No tool may change the limit of core dumps: see [plan.common]. A call that tries to changes nothing and returns success.
 const limitCore, unchanged = 4, errno // of 0
 
 // limitsBesideCore are all other resources (asm-generic/resource.h).

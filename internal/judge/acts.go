@@ -14,7 +14,7 @@ var ofGit = []string{"config", "config.worktree", "hooks", "commondir", "head"}
 
 const actsGit = "git: a repository's configuration, hooks and references"
 
-// acts is what acts by itself on a file, outside of any cage, "" for nothing that is known. Names are compared folded (see
+// acts says which program outside of any cage acts on a file by itself, "" if none is known. Names are compared folded (see
 // [guard.Fold]), and git's directories are found as git finds them: by what is in them, whatever they are called and wherever
 // they lie, since .git may be a file or a link that leads to one.
 func acts(path string) string {
@@ -35,7 +35,7 @@ func acts(path string) string {
 	return ""
 }
 
-// repository reports whether git would take a directory for one of its own, or nearly: what is missing could be made first.
+// repository reports whether git would take a directory for one of its own, or almost: an agent could make the missing files first.
 func repository(dir string) bool {
 	has := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	return has("HEAD") || has("commondir") || has("objects") && has("refs")

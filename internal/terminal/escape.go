@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Escaped writes for a terminal what a program wrote for anybody: text with its lines and tabs as it is, and escaped what would address
-// the terminal (title, clipboard, keys that it answers with), overwrite a line or hide in one. Bytes that are no UTF-8 are shown
-// as \xNN. Close writes what is left of a character that was cut off.
+// Escaped writes the output of a program to a terminal. Text, newlines and tabs stay as they are. It escapes characters that would control
+// the terminal (title, clipboard, keys that it answers with), overwrite a line or hide in one. Bytes that are not UTF-8 are shown
+// as \xNN. Close writes the bytes of a last character that is incomplete.
 type Escaped struct {
 	W    io.Writer
 	rest []byte // the beginning of a character
@@ -50,7 +50,7 @@ func appendShown(out []byte, r rune, as []byte) []byte {
 	return append(out, as...)
 }
 
-// For returns w, which writes to f, with what a terminal is to be spared escaped if f is one. The function ends it.
+// For returns w, which writes to f; if f is a terminal, it escapes as [Escaped] does. Call the function after the last write.
 func For(w io.Writer, f *os.File) (io.Writer, func()) {
 	if !Is(f) {
 		return w, func() {}

@@ -14,8 +14,8 @@ import (
 	"bailey/internal/guard"
 )
 
-// What is guarded are the names of package guard, at whatever depth, and what git acts on in its directories. Names are compared
-// folded: on a file system without case .GIT/CONFIG is .git/config.
+// Guarded are the names in package guard, at any depth, and the files that git acts on in its own directories. Names are compared
+// folded: on a case-insensitive file system, .GIT/CONFIG is .git/config.
 
 // ofGit are those in a directory that git takes for a repository's own (gitrepository-layout(5)).
 var ofGit = []string{"config", "config.worktree", "hooks", "commondir"}
@@ -34,7 +34,7 @@ const maxDepth = 512
 type Found struct {
 	Paths  []string          // relative, slash-separated, sorted
 	Unseen []string          // directories that could not be looked into
-	Links  map[string]string // symbolic links that lead out of the project, with their words: see [walk.out]
+	Links  map[string]string // symbolic links that lead out of the project, with their targets: see [walk.out]
 	Git    []string          // directories that are git's own
 }
 

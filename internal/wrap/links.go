@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// A link that an agent leaves in .git has git write where it leads when a person works outside: COMMIT_EDITMSG, logs/HEAD, FETCH_HEAD,
-// packed-refs and index are opened by their names, and links followed. A link elsewhere in the project does the same for whatever
-// writes the project's files. What leads out of the project is taken out of it: at the end of a run all that is new is put in
-// quarantine, and while an agent runs what lies in a directory of git's is removed at once. A link has nothing but its words to
-// keep, and an agent could make one again and again.
+// If an agent leaves a link in .git, git writes to the link's target when a person works outside: git opens COMMIT_EDITMSG, logs/HEAD,
+// FETCH_HEAD, packed-refs and index by name, and follows links. A link elsewhere in the project does the same to any program that
+// writes the project's files. So links that lead out of the project are taken out of it: new ones are put in quarantine at the end of
+// a run, and while an agent runs, those in git's directories are removed at once. The removed link itself is not kept: it has nothing
+// to keep but its target, which is reported, and an agent could make one again and again.
 
 // watchEvery is how often git's directories are looked through while an agent runs, unless that takes too long.
 const watchEvery = 200 * time.Millisecond
@@ -103,9 +103,9 @@ func newLinks(before, now map[string]string) (list []string) {
 	return list
 }
 
-// out notes a link that leads out of the project, by its words or by where it ends now: a program outside that writes it, or what is
-// below it, would write there. In git's own directories it is any such link, since git writes its files by their names; elsewhere it
-// is not one to the system's programs and libraries, which projects have many of, as a virtual environment's to its Python.
+// out notes a link that leads out of the project, by its text or by where it leads now: a program outside that writes to it, or below
+// it, would write there. In git's own directories any such link counts, since git opens its files by name. Elsewhere a link to the
+// system's programs and libraries does not count: many projects have one, for example from a virtual environment to its Python.
 func (w *walk) out(at *os.Root, dir, name string, inGit bool) {
 	words, err := at.Readlink(name)
 	if err != nil {

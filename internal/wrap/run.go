@@ -47,7 +47,7 @@ type Run struct {
 	Project string            `json:"project"`
 	Started time.Time         `json:"started"`
 	Before  []string          `json:"before"`           // of the project, relative
-	Links   map[string]string `json:"links,omitempty"`  // that led out of it, with their words
+	Links   map[string]string `json:"links,omitempty"`  // links that led out of it, with their targets
 	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
 	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
 
@@ -225,7 +225,7 @@ func (s State) Left(project string) (list []*Run, err error) {
 type Settled struct {
 	Dir     string            `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
 	Moved   []string          `json:"moved,omitempty"`
-	Links   map[string]string `json:"links,omitempty"`   // those of Moved that led out of the project, with their words
+	Links   map[string]string `json:"links,omitempty"`   // those of Moved that are links out of the project, with their targets
 	Unseen  []string          `json:"unseen,omitempty"`  // directories that could not be looked into
 	Changed []string          `json:"changed,omitempty"` // what was guarded and is not what it was
 }

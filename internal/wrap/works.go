@@ -16,10 +16,10 @@ import (
 	"bailey"
 )
 
-// Works is a runner for tools that write a project. None writes in a directory that programs outside of the cage act on. For tools that
-// build, what is guarded in a project stays as it is, what of that kind appears is put in quarantine, and a tool that keeps its
-// HOME has one for each project, which no other cage shows. For any tool that an agent in the agent jail calls, what is guarded
-// stays as it is, as it does for the agent. Kept homes are in a [State] for each cache, below Dir.
+// Works is a runner for tools that write a project. None writes in a directory that programs outside of the cage act on. A tool that
+// builds cannot change the guarded files of a project, new ones are put in quarantine, and a tool that keeps its HOME has one for each
+// project, which no other cage shows. A tool that an agent in the agent jail calls cannot change guarded files either, just as the
+// agent cannot. Kept homes are in a [State] for each cache, below Dir.
 type Works struct {
 	Runner bailey.Runner
 	Dir    string
@@ -157,8 +157,8 @@ func guardedIn(project string) (Found, error) {
 	return found, found.Refused(project)
 }
 
-// Home is where tools that build a project have their HOME, and Fetched where those that download for it have theirs. What runs
-// the project's code could leave in a HOME what a tool that reaches a network would take for its own configuration.
+// Home is where tools that build a project have their HOME, and Fetched where those that download for it have theirs. They are separate:
+// in a shared HOME, the project's code could leave a file that a tool with a network would read as its own configuration.
 func (s State) Home(project string) string    { return s.in(named(project), "home") }
 func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
 

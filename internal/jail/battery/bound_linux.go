@@ -61,7 +61,7 @@ func raiseLimits(*Scene) verdict {
 		l.Cur = l.Max
 		err := unix.Setrlimit(resource, &l)
 		if now := (unix.Rlimit{}); err == nil && unix.Getrlimit(resource, &now) == nil && now.Max == most {
-			s.add(name, held("it says that it is, and is not"))
+			s.add(name, held("the call succeeds and changes nothing"))
 			continue
 		}
 		s.add(name, refused(err, "raised"))

@@ -86,7 +86,7 @@ func sysrq(*Scene) verdict {
 	return refused(open(unix.O_WRONLY)(trigger), "the key")
 }
 
-// lease takes one on a file: whoever opens that, outside of the cage too, waits until it is given up.
+// lease takes a lease on a file: a program that opens the file, even outside of the cage, waits until the lease is given up.
 func lease(s *Scene) verdict {
 	f, err := os.CreateTemp(s.Tmp, "battery-lease")
 	if err != nil {

@@ -59,8 +59,8 @@ func resources() []Probe {
 	return list
 }
 
-// dumps tells whether a crash would reach a program of the host's that core_pattern names: a limit of 1 is the one with which the
-// kernel starts none (core(5)). A tool that lowers it to 0 would have one started.
+// dumps tells whether a crash would start the program that the host's core_pattern names: only with a limit of 1 does the kernel not
+// start it (core(5)). If lowers is true, the tool tries to set the limit to 0 first, with which the kernel would start it.
 func dumps(lowers bool) verdict {
 	if lowers {
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
