@@ -32,6 +32,17 @@ func (m *Capability) Waivers() []string {
 	return nil
 }
 
+// Home says what a HOME that is kept for a project is for: fetches of a tool that reaches a network, builds of any other, "" for none.
+func (m *Capability) Home() string {
+	switch w := m.wall(); {
+	case w == nil || w.Cache == "":
+		return ""
+	case w.Fetches:
+		return "fetches"
+	}
+	return "builds"
+}
+
 // Loopback tells whether the tool may talk to itself over a network that leads nowhere.
 func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
 
@@ -100,7 +111,7 @@ func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
 		r.fault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
-	case len(m.Sandbox.Egress) > 0 && len(w.Run)+len(w.Trees) > 0:
+	case (len(m.Sandbox.Egress) > 0 || m.Sandbox.API != nil) && len(w.Run)+len(w.Trees) > 0:
 		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
 		r.fault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")

@@ -223,7 +223,7 @@ func actions(c *pack.Catalog) []policy.Action {
 	for _, m := range c.All() {
 		list = append(list, policy.Action{
 			ID: m.ID, Pack: m.Pack, SideEffect: string(m.SideEffect), Risk: string(m.Risk),
-			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin, Waivers: m.Waivers(), Own: m.Isolation == pack.Agent,
+			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin, Waivers: m.Waivers(), Home: m.Home(), Own: m.Isolation == pack.Agent,
 		})
 	}
 	return list

@@ -80,10 +80,11 @@ const newListener = 1 << 3
 const (
 	fioSetOwn, siocSetGroup = 0x8901, 0x8902
 	fSetOwn, fSetOwnEx      = 8, 15
-	fSetLease               = 1024 // on a file of the user's it stalls whoever opens that
+	fSetLease, fSetDeleg    = 1024, 1024 + 16 // on a file of the user's it stalls whoever opens that (linux/fcntl.h)
 )
 
-// No tool may change the limit of core dumps: see [plan.common]. A call that tries to changes nothing and returns success.
+// No tool may change the limit of core dumps: see [plan.common]. A call that tries to changes nothing and returns
+// success, also where it asks for the old limit, which is not written then; in the cage "landlock" it is refused.
 const limitCore, unchanged = 4, errno // of 0
 
 // limitsBesideCore are all other resources (asm-generic/resource.h).
@@ -99,7 +100,7 @@ func limitsBesideCore() (list []uint32) {
 // rules are the calls whose arguments decide.
 func (p profile) rules() []rule {
 	requests := append([]uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}, subvolumes...)
-	commands := []uint32{fSetLease}
+	commands := []uint32{fSetLease, fSetDeleg}
 	rules := []rule{
 		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}, false}}),
 		{call: call{"clone3", 435, 435}, otherwise: enosys},          // its flags lie in memory; libc falls back to clone

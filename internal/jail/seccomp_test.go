@@ -141,7 +141,7 @@ func (l law) verdict(d data) uint32 {
 	case "kill":
 		return yes(!p.NoSignals || x == 0, eperm)
 	case "fcntl":
-		return yes(!(p.NoSignals && (y == 8 || y == 15) || y == 1024), eperm)
+		return yes(!(p.NoSignals && (y == 8 || y == 15) || y == 1024 || y == 1040), eperm)
 	case "seccomp":
 		return yes(y&8 == 0, eperm)
 	}
@@ -179,7 +179,7 @@ func words() (few, many []uint64) {
 		0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x7e020080, 0x1200011, 0x3d0f00, 0x7c020011, // clone
 		0x5401, 0x5412, 0x541c, 0x5423, 0x5421, 0x8901, 0x8902, 0x5000940e, 0x40049409, 0x9400, 0x9500, 0xc0506617, 0xc0406618, // ioctl
 		0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401c5820, 0x40806685, 0x800c6613, 0x40047211, 0x80086601,
-		0x40086604, 0x40046604, 0x50009401, 0x50009417, 0x50009418, 0x5000940f, 0x5000943f, 1024, 12} {
+		0x40086604, 0x40046604, 0x50009401, 0x50009417, 0x50009418, 0x5000940f, 0x5000943f, 1024, 1040, 12} {
 		many = append(many, uint64(w), uint64(w)|0xdeadbeef<<32, uint64(w)<<32|1)
 	}
 	return few, many

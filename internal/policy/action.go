@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ type Action struct {
 	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
 	BuiltIn       bool            // of a pack that ships with Bailey
 	Waivers       []string        // what its manifest wants beyond a tool's cage
+	Home          string          // fetches or builds, of a tool whose HOME is kept for a project; "" is none
 	Own           bool            // agents do it themselves, and it is they who ask their person
 }
 
@@ -41,6 +43,7 @@ func classes() []class {
 			}
 			return a.Waivers[0]
 		}},
+		{"home", []string{"none", "builds", "fetches"}, func(a Action) string { return cmp.Or(a.Home, "none") }},
 	}
 }
 

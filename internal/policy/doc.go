@@ -31,7 +31,7 @@
 //
 //	principal  Agent::"<name>"   person String, organisation String, roles Set<String>
 //	action     Action::"git.status", member of
-//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none, fs.exec, isolation> · builtin
+//	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none, fs.exec, isolation> · home:<none, builds, fetches> · builtin
 //	resource   Target::"local" or Target::"<kind>:<name>"   kind String, name String
 //	context    input        record, see below
 //	           paths        Set<String>, what the path inputs resolved to

@@ -33,7 +33,7 @@ func NewSample(rules, unscoped int) Sample {
 	for i := range rules {
 		n, k := i/perAction, i%perAction
 		if k == 0 {
-			s.Actions = append(s.Actions, Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible", json.RawMessage(schema), false, nil, false})
+			s.Actions = append(s.Actions, Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible", json.RawMessage(schema), false, nil, "", false})
 		}
 		switch {
 		case i*unscoped%100 < unscoped && k == 0:

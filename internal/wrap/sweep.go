@@ -56,8 +56,9 @@ func unsettled(err error) []string {
 // sweep moves what is too old or too many out of reach first, so that one that is killed half-way leaves no half a cache.
 func (s State) sweep(now time.Time) (err error) {
 	homes, err := filepath.Glob(s.in("*", "home"))
-	if err != nil || len(homes) == 0 {
-		return err
+	fetched, ferr := filepath.Glob(s.in("*", "fetched"))
+	if homes = append(homes, fetched...); err != nil || ferr != nil || len(homes) == 0 {
+		return errors.Join(err, ferr)
 	}
 	used := map[string]time.Time{}
 	for _, h := range homes {
@@ -72,6 +73,7 @@ func (s State) sweep(now time.Time) (err error) {
 	slices.SortFunc(dirs, func(a, b string) int { return used[b].Compare(used[a]) })
 	for i, d := range dirs {
 		os.RemoveAll(filepath.Join(d, "home", ".tmp")) // of tools that were killed
+		os.RemoveAll(filepath.Join(d, "fetched", ".tmp"))
 		if i < maxKept && now.Sub(used[d]) < keptFor {
 			continue
 		}

@@ -84,6 +84,9 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		}
 		defer fetched.File.Close()
 		if wall.Fetches {
+			if err := r.state.tidy(job.Dir); err != nil {
+				return nil, err
+			}
 			wall.Home = &fetched
 		} else {
 			home, err := r.state.home(r.state.Home(job.Dir), true)
@@ -161,6 +164,26 @@ func guardedIn(project string) (Found, error) {
 // in a shared HOME, the project's code could leave a file that a tool with a network would read as its own configuration.
 func (s State) Home(project string) string    { return s.in(named(project), "home") }
 func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
+
+// configuration is what the tools that download would take from a HOME as their own: where Node looks for modules, and files of
+// settings. None of them writes it; a package that npm installs can have npm make a link there.
+var configuration = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
+	".pip", ".pydistutils.cfg", ".gitconfig", "go/env"}
+
+// tidy takes it out of the home of what downloads.
+func (s State) tidy(project string) error {
+	root, err := os.OpenRoot(s.Fetched(project))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range configuration {
+		if err := root.RemoveAll(name); err != nil {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Join(s.Fetched(project), name) + " cannot be removed, and a tool with a network would read it", Err: err, Hint: "remove it"}
+		}
+	}
+	return nil
+}
 
 // home opens one of them. The directory above is this user's alone, so that nothing of a cage put a link in its place.
 func (s State) home(home string, write bool) (p bailey.Place, err error) {

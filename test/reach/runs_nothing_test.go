@@ -67,6 +67,25 @@ func TestAttackFetchRunsProject(t *testing.T) {
 			t.Error("it reached nothing, so this shows nothing")
 		}
 		wantNothingRan(t, p, "pip.download", r)
+		// What a file of requirements says of building outranks the command line.
+		source := tarball(t, "yard-source-1.0/setup.py", "open('"+p+"/ran', 'w')\n")
+		files := http.NewServeMux()
+		files.HandleFunc("/yard-source-1.0.tar.gz", func(rw http.ResponseWriter, _ *http.Request) { rw.Write(source) })
+		s.https("files.pythonhosted.org", "93.184.216.43", files)
+		for name, text := range map[string]string{"evil/pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = \"b\"\nbackend-path = [\".\"]\n", "evil/b.py": "open('" + p + "/ran', 'w')\n",
+			"evil/setup.py": "open('" + p + "/ran', 'w')\n"} {
+			os.MkdirAll(filepath.Join(p, "evil"), 0o755)
+			if err := os.WriteFile(filepath.Join(p, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, line := range []string{"./evil", "-e ./evil", "evil @ file://" + p + "/evil", "yard-source @ https://files.pythonhosted.org/yard-source-1.0.tar.gz",
+			"--no-binary :all:\n--find-links https://files.pythonhosted.org/\nhttps://files.pythonhosted.org/yard-source-1.0.tar.gz"} {
+			if err := os.WriteFile(filepath.Join(p, "requirements.txt"), []byte(line+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			wantNothingRan(t, p, "pip.download of "+line, s.call("pip.download", p, nil))
+		}
 	})
 	t.Run("go", func(t *testing.T) {
 		s := newSite(t, "go")
