@@ -110,7 +110,9 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	}
 	stop := w.report(ctx, refusals)
 	alive, forget := w.untilKilled(ctx)
-	watching := w.watch()
+	alive, stopAgent := context.WithCancelCause(alive)
+	defer stopAgent(nil)
+	watching := w.watch(stopAgent)
 	exit, err := w.app.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
 	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil { // an agent that was told to end may do so by itself
 		err = cmp.Or(err, why)
@@ -136,10 +138,15 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 }
 
 // watch looks after git's directories while the agent runs; the function ends that.
-func (w *wrapped) watch() (end func()) {
+func (w *wrapped) watch(stop context.CancelCauseFunc) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
-	watching.Go(func() { w.run.Watch(ctx) })
+	watching.Go(func() {
+		w.run.Watch(ctx, func(path string) {
+			stop(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: it put links into git's directories again and again, the last one at %s", path),
+				Hint: "look at what it was told to do before you start it again"})
+		})
+	})
 	return func() { cancel(); watching.Wait() }
 }
 

@@ -56,7 +56,7 @@ func search(project string, most int, avoid []string) (f Found, err error) {
 			w.avoid = append(w.avoid, real)
 		}
 	}
-	if err := w.dir(root, ".", 0, false); err != nil {
+	if err := w.dir(root, ".", 0, where{}); err != nil {
 		return f, err
 	}
 	slices.Sort(w.found.Git)
@@ -105,9 +105,20 @@ type entries struct {
 	has   map[string]bool // of what makes a repository
 }
 
-// dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile; inGit says that it lies in one of git's.
-func (w *walk) dir(at *os.Root, name string, depth int, inGit bool) error {
-	list, err := w.list(at, name, inGit)
+// where says what a directory lies in.
+type where struct {
+	git   bool // one of git's, in which a repository can be
+	links bool // one of git's, in which git follows links: also objects, refs and logs
+	deps  bool // packages that somebody else wrote, as node_modules: only what git acts on is guarded there
+}
+
+// dependencies are the names of directories that hold packages. Many of those bring files for editors and agents, which nobody opens there.
+var dependencies = []string{"node_modules", "site-packages", "dist-packages"}
+
+// dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile.
+func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
+	list, err := w.list(at, name, in)
+	inGit := in.git
 	if err != nil {
 		return err
 	}
@@ -139,7 +150,8 @@ func (w *walk) dir(at *os.Root, name string, depth int, inGit bool) error {
 		}
 		// Names of branches are in refs and logs, and mean nothing there; a directory of a project may have such a name too.
 		own := repository && (folded == "objects" || folded == "refs" || folded == "logs")
-		err = w.dir(sub, path, depth+1, (inGit || folded == dotGit) && !own)
+		err = w.dir(sub, path, depth+1, where{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
+			deps: in.deps || slices.Contains(dependencies, folded)})
 		closed()
 		if err != nil {
 			return err
@@ -156,7 +168,7 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	}
 	mode := info.Mode().Perm()
 	shut := mode&0o700 != 0o700 && info.IsDir() && at.Chmod(name, mode|0o700) == nil
-	if sub, err = at.OpenRoot(name); err != nil {
+	if sub, err = at.OpenRoot(name + "/."); err != nil { // which only a directory can be: what is there now may be a pipe, and not open for ever
 		return nil, nil, err
 	}
 	return sub, func() {
@@ -168,7 +180,7 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 }
 
 // list reads a directory, some names at a time. One that cannot be read is noted.
-func (w *walk) list(at *os.Root, name string, inGit bool) (list entries, err error) {
+func (w *walk) list(at *os.Root, name string, where where) (list entries, err error) {
 	list.has = map[string]bool{}
 	d, err := at.Open(".")
 	if err != nil {
@@ -192,10 +204,11 @@ func (w *walk) list(at *os.Root, name string, inGit bool) (list entries, err err
 				list.has[folded] = true
 			}
 			_, guarded := guard.Name(in, folded)
+			guarded = guarded && !where.deps
 			if guarded || slices.Contains(ofGit, folded) || folded == dotGit && !e.IsDir() || link && w.leads(at, name, n) {
 				list.names = append(list.names, n)
 			} else if link {
-				w.out(at, name, n, inGit)
+				w.out(at, name, n, where.links)
 			}
 			if e.IsDir() && !guarded {
 				list.dirs = append(list.dirs, n)
@@ -251,21 +264,33 @@ func New(before, now []string) (list []string) {
 	return list
 }
 
-// Keep are the paths for [bailey.Wall].
+// Keep are the paths for [bailey.Wall]. A link is none, since no mount can be made on it: see [Found.Refused].
 func (f Found) Keep(project string) (list []string) {
 	for _, path := range f.Paths {
-		list = append(list, filepath.Join(project, filepath.FromSlash(path)))
+		path = filepath.Join(project, filepath.FromSlash(path))
+		if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			list = append(list, path)
+		}
 	}
 	return list
 }
 
-// Refused says that a project has something which no mount keeps as it is.
+// Refused says that a project has something which no mount keeps as it is. A link between two instructions for agents is not refused,
+// as CLAUDE.md to AGENTS.md: what it leads to is kept, and that the link is another one is told at the end.
 func (f Found) Refused(project string) error {
-	for _, path := range f.Keep(project) {
-		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+	for _, path := range f.Paths {
+		path := filepath.Join(project, filepath.FromSlash(path))
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 && !f.instructs(project, path) {
 			return &bailey.Error{Kind: bailey.Denied, Message: path + " is a symbolic link, and an agent could put something else in its place",
 				Hint: "put what it leads to in its place, or move it out of the project"}
 		}
 	}
 	return nil
+}
+
+// instructs tells whether a link is one between two texts for agents that are guarded both.
+func (f Found) instructs(project, link string) bool {
+	to := resolved(link)
+	rel, err := filepath.Rel(project, to)
+	return err == nil && filepath.Ext(link) == ".md" && filepath.Ext(to) == ".md" && slices.Contains(f.Paths, filepath.ToSlash(rel))
 }

@@ -24,9 +24,11 @@ const watchEvery = 200 * time.Millisecond
 // maxAway bounds how many of those are told.
 const maxAway = 1000
 
-// Watch removes links that lead out of the project as they appear in git's directories, until ctx ends. Settle says which they were.
-// One that cannot be removed is left to Settle, which finds it again.
-func (r *Run) Watch(ctx context.Context) {
+// Watch removes links as they appear in git's directories, until ctx ends. Settle says which they were. One that cannot be removed is
+// left to Settle, which finds it again. stubborn is called when links have come again and again: there is a moment in which git outside
+// would follow one, and such an agent waits for it.
+func (r *Run) Watch(ctx context.Context, stubborn func(path string)) {
+	removed := 0
 	for pause := watchEvery; ; {
 		select {
 		case <-ctx.Done():
@@ -34,26 +36,31 @@ func (r *Run) Watch(ctx context.Context) {
 		case <-time.After(pause):
 		}
 		begin := time.Now()
-		r.lookThrough()
+		for _, path := range r.lookThrough(ctx) {
+			if removed++; removed == maxRemoved {
+				stubborn(path)
+			}
+		}
 		pause = max(watchEvery, 20*time.Since(begin)) // a twentieth of a processor at most
 	}
 }
 
-// lookThrough removes what appeared.
-func (r *Run) lookThrough() {
-	root, err := os.OpenRoot(r.Project)
-	if err != nil {
-		return
+// maxRemoved is how many links may come before that is no mistake any more, and maxSeen how many entries of git's directories are looked
+// at each time.
+const maxRemoved, maxSeen = 100, 1 << 20
+
+// lookThrough removes what appeared, and says what.
+func (r *Run) lookThrough(ctx context.Context) (removed []string) {
+	w := newWalk(r.Project, maxSeen)
+	dirs := r.git
+	if !slices.Contains(dirs, dotGit) { // the repository may be younger than the run
+		dirs = append(slices.Clone(dirs), dotGit)
 	}
-	defer root.Close()
-	w := newWalk(r.Project, -1)
-	for _, dir := range r.git {
-		sub, err := root.OpenRoot(filepath.FromSlash(dir))
-		if err != nil {
-			continue
+	for _, dir := range dirs {
+		if at, closed, err := descend(r.Project, dir, enter); err == nil {
+			w.links(ctx, r, at, dir, dir, 0)
+			closed()
 		}
-		w.links(sub, dir, 0)
-		sub.Close()
 	}
 	s := Settled{Moved: r.away, Links: r.awayTo}
 	for _, path := range newLinks(r.Links, w.found.Links) {
@@ -62,31 +69,41 @@ func (r *Run) lookThrough() {
 			continue
 		}
 		info, err := at.Lstat(filepath.Base(path))
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 && at.Remove(filepath.Base(path)) == nil && (s.Links[path] != "" || len(s.Moved) < maxAway) {
-			s.moved(path, w.found.Links)
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 && at.Remove(filepath.Base(path)) == nil {
+			removed = append(removed, path)
+			if s.Links[path] != "" || len(s.Moved) < maxAway {
+				s.moved(path, w.found.Links)
+			}
 		}
 		closed()
 	}
 	r.away, r.awayTo = s.Moved, s.Links
+	return removed
 }
 
-// links looks for links in one of git's directories. Of objects only what git writes by its name is looked through.
-func (w *walk) links(at *os.Root, name string, depth int) {
+// links looks for links in one of git's directories, top. Of its objects only what git writes by its name is looked through, and
+// nothing of what the agent may not write.
+func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string, depth int) {
 	d, err := at.Open(".")
 	if err != nil || depth > maxDepth {
 		return
 	}
-	list, _ := d.ReadDir(-1)
-	d.Close()
-	for _, e := range list {
-		path := filepath.ToSlash(filepath.Join(name, e.Name()))
-		switch {
-		case e.Type()&fs.ModeSymlink != 0:
-			w.out(at, name, e.Name(), true)
-		case e.IsDir() && !(filepath.Base(name) == "objects" && len(e.Name()) == 2):
-			if sub, closed, err := enter(at, e.Name()); err == nil {
-				w.links(sub, path, depth+1)
-				closed()
+	defer d.Close()
+	for err == nil && ctx.Err() == nil && w.left > 0 && len(w.found.Links) < maxAway {
+		var some []fs.DirEntry
+		some, err = d.ReadDir(1024)
+		w.left -= len(some)
+		for _, e := range some {
+			path := filepath.ToSlash(filepath.Join(name, e.Name()))
+			switch {
+			case slices.Contains(r.Before, path):
+			case e.Type()&fs.ModeSymlink != 0:
+				w.out(at, name, e.Name(), true)
+			case e.IsDir() && !(name == top+"/objects" && len(e.Name()) == 2):
+				if sub, closed, err := enter(at, e.Name()); err == nil {
+					w.links(ctx, r, sub, top, path, depth+1)
+					closed()
+				}
 			}
 		}
 	}
@@ -111,40 +128,58 @@ func (w *walk) out(at *os.Root, dir, name string, inGit bool) {
 	if err != nil {
 		return
 	}
-	to := words
-	if !filepath.IsAbs(to) {
-		to = filepath.Join(w.project, dir, to)
-	}
-	real := resolved(filepath.Join(w.project, dir, name))
-	stays := (within(w.project, filepath.Clean(to)) || within(w.real, filepath.Clean(to))) && within(w.real, real)
-	if !stays && (inGit || !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, real) })) {
+	if inGit || w.leadsOut(words, dir, name) {
 		w.found.Links[filepath.ToSlash(filepath.Join(dir, name))] = words
 	}
 }
 
-// systemTrees hold what only the system's packages change.
-var systemTrees = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"}
+func (w *walk) leadsOut(words, dir, name string) bool {
+	to := words
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(w.project, dir, to)
+	}
+	to = filepath.Clean(to)
+	if !within(w.project, to) && !within(w.real, to) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, to) }) {
+		return true // whatever it is
+	}
+	real := resolved(filepath.Join(w.project, dir, name))
+	return !within(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, real) })
 
-// resolved is where a path ends; what is not there is where it would be made.
+}
+
+// systemTrees hold what only the system's packages change.
+var systemTrees = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store"}
+
+// resolved is where a path ends; what is not there is where it would be made. What has more links or parts than the kernel follows
+// ends nowhere in a project.
 func resolved(path string) string {
-	rest := ""
-	for range 64 { // links that lead on
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if to, err := os.Readlink(path); err == nil {
-			if !filepath.IsAbs(to) {
-				to = filepath.Dir(path) + "/" + to // not cleaned: what is before a .. may be a link
-			}
-			path = to
+	at, rest, links := "/", strings.Split(path, "/"), 0
+	for steps := 0; len(rest) > 0; steps++ {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
 			continue
 		}
-		path = strings.TrimRight(path, "/")
-		at := strings.LastIndexByte(path, '/')
-		if at <= 0 {
-			break
+		next := filepath.Join(at, name)
+		to, err := os.Readlink(next)
+		if err != nil {
+			at = next
+			continue
 		}
-		path, rest = path[:at], filepath.Join(path[at+1:], rest)
+		if links++; links > maxLinks || steps > maxSteps || len(to) > 4096 {
+			return "/"
+		}
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = append(strings.Split(to, "/"), rest...)
 	}
-	return "/"
+	return at
 }
+
+// maxLinks is how many links Linux follows in one path (path_resolution(7)).
+const maxLinks, maxSteps = 40, 1024

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ func TestAttackLinkInGit(t *testing.T) {
 	link := func(to, at string) {
 		t.Helper()
 		os.RemoveAll(filepath.Join(project, at))
+		os.MkdirAll(filepath.Dir(filepath.Join(project, at)), 0o755)
 		if err := os.Symlink(to, filepath.Join(project, at)); err != nil {
 			t.Fatal(err)
 		}
@@ -38,13 +40,14 @@ func TestAttackLinkInGit(t *testing.T) {
 	bad := map[string]string{
 		".git/COMMIT_EDITMSG": precious, ".git/FETCH_HEAD": up + strings.TrimPrefix(precious, "/"), ".git/packed-refs": "../hop", ".git/logs/HEAD": precious,
 		".git/index": filepath.Join(outside, "not-there-yet"), ".git/refs/heads/x": "../../../real/../inner/../../" + filepath.Base(outside) + "/precious",
-		".git/logs/refs": filepath.Join(outside, "dir"), ".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
+".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
+		".git/head": "HEAD", ".git/SQUASH_MSG": "config", ".git/logs/refs/heads/objects/ab/x": "../../x", // git writes through these too
 		"hop": precious, "made": filepath.Join(outside, "dir/new/er"), "through": "mine/x",
 	}
 	for at, to := range bad {
 		link(to, at)
 	}
-	good := map[string]string{"python": "/usr/bin/python3", "inside": "real/x", ".git/head": "HEAD", "deep": "inner/../real", "whole": project, "gone": "nothing/here"}
+	good := map[string]string{"python": "/usr/bin/python3", "inside": "real/x", "deep": "inner/../real", "whole": project, "gone": "nothing/here"}
 	for at, to := range good {
 		link(to, at)
 	}
@@ -66,7 +69,7 @@ func TestAttackLinkInGit(t *testing.T) {
 			t.Errorf("%s was there before, and is gone", at)
 		}
 	}
-	if words := strings.Join(settled.Words(project), "\n"); !strings.Contains(words, ".git/index appeared, a link that leads out of the project, to "+outside) {
+	if words := strings.Join(settled.Words(project), "\n"); !strings.Contains(words, ".git/index appeared, a symbolic link to "+outside) {
 		t.Error(words)
 	}
 	if b, _ := os.ReadFile(precious); string(b) != "precious" {
@@ -95,7 +98,9 @@ func TestAttackLinkWhileItRuns(t *testing.T) {
 	r, _ := begin(t, s, project, false)
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { r.Watch(ctx) })
+	watching.Go(func() { r.Watch(ctx, func(string) { t.Error("two links are not many") }) })
+	os.Chmod(filepath.Join(project, ".git"), 0o300) // it cannot be read any more, and is looked through
+	defer os.Chmod(filepath.Join(project, ".git"), 0o755)
 	for range 2 { // it can be put there again
 		at := filepath.Join(project, ".git/COMMIT_EDITMSG")
 		os.Remove(at)
@@ -120,6 +125,74 @@ func TestAttackLinkWhileItRuns(t *testing.T) {
 	settled, err := r.Settle()
 	if err != nil || !slices.Contains(settled.Moved, ".git/COMMIT_EDITMSG") || settled.Links[".git/COMMIT_EDITMSG"] != precious {
 		t.Errorf("%+v, %v", settled, err)
+	}
+}
+
+// TestAttackLinkAgainAndAgain: an agent that puts links there over and over waits for the moment in which git follows one, and is ended.
+func TestAttackLinkAgainAndAgain(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, "x")
+	r, _ := begin(t, s, project, false) // the repository is younger than the run
+	put(t, project, ".git/HEAD", ".git/objects/ab/x", ".git/refs/x", ".git/logs/refs/heads/objects/ab/x")
+	for n := range maxRemoved + 1 {
+		if err := os.Symlink("/etc/passwd", filepath.Join(project, ".git", fmt.Sprint("link", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Symlink("/etc/passwd", filepath.Join(project, ".git/logs/refs/heads/objects/ab/link"))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan string, 1)
+	go r.Watch(ctx, func(path string) { ended <- path })
+	select {
+	case path := <-ended:
+		if !strings.HasPrefix(path, ".git/l") {
+			t.Error(path)
+		}
+	case <-time.After(time.Minute):
+		t.Error("nobody is told")
+	}
+}
+
+// TestAttackLongLinks: links that lead on and on, or upwards and down again, cost no time, and lead out.
+func TestAttackLongLinks(t *testing.T) {
+	project := t.TempDir()
+	put(t, project, "d/x")
+	words := strings.Repeat("d/../", 700)
+	for n := range 400 {
+		to := words + fmt.Sprint("l", n+1)
+		if err := os.Symlink(to, filepath.Join(project, fmt.Sprint("l", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Symlink("round", filepath.Join(project, "round"))
+	begin := time.Now()
+	f, err := Guarded(project)
+	if took := time.Since(begin); err != nil || took > time.Minute || f.Links["l0"] == "" || f.Links["round"] == "" || f.Links["l399"] != "" {
+		t.Errorf("%v, %v, %d links", err, took, len(f.Links))
+	}
+}
+
+// TestInstructionsThatAreLinks: a project whose CLAUDE.md is its AGENTS.md is none to refuse; one whose CLAUDE.md leads elsewhere is.
+func TestInstructionsThatAreLinks(t *testing.T) {
+	project := t.TempDir()
+	put(t, project, "AGENTS.md", "node_modules/x/AGENTS.md", "node_modules/x/.vscode/y", "node_modules/x/.git/config", "node_modules/x/.git/HEAD")
+	os.Symlink("AGENTS.md", filepath.Join(project, "CLAUDE.md"))
+	os.Symlink("../../AGENTS.md", filepath.Join(project, "node_modules/x/CLAUDE.md"))
+	f, err := Guarded(project)
+	if err != nil || !slices.Equal(f.Paths, []string{"AGENTS.md", "CLAUDE.md", "node_modules/x/.git/config"}) {
+		t.Errorf("%q, %v", f.Paths, err)
+	}
+	if err := f.Refused(project); err != nil {
+		t.Error(err)
+	}
+	if got := f.Keep(project); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	os.Remove(filepath.Join(project, "CLAUDE.md"))
+	os.Symlink("/etc/motd.md", filepath.Join(project, "CLAUDE.md"))
+	if f, _ = Guarded(project); f.Refused(project) == nil {
+		t.Error("a link that leads elsewhere is let through")
 	}
 }
 

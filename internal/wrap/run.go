@@ -47,6 +47,7 @@ type Run struct {
 	Project string            `json:"project"`
 	Started time.Time         `json:"started"`
 	Before  []string          `json:"before"`           // of the project, relative
+	Linked  bool              `json:"linked,omitempty"` // Links was looked for: a run of an older version did not
 	Links   map[string]string `json:"links,omitempty"`  // links that led out of it, with their targets
 	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
 	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
@@ -101,7 +102,7 @@ func (r *Run) renamed(by func(string) (string, error)) *Run {
 
 // Begin writes a run down and holds it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
-	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Links: before.Links, state: s, git: before.Git}
+	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Linked: true, Links: before.Links, state: s, git: before.Git}
 	if r.Stamps, err = stamps(project, before.Paths); err != nil {
 		return nil, "", err
 	}
@@ -236,16 +237,17 @@ const maxWords = 20
 // Words say it to a person.
 func (s Settled) Words(project string) (lines []string) {
 	for i, path := range s.Moved {
-		if i == maxWords {
-			lines = append(lines, fmt.Sprintf("%d more appeared and are in quarantine: %s.json has all of them", len(s.Moved)-i, s.Dir))
-			break
+		words, link := s.Links[path]
+		switch {
+		case i == maxWords:
+			lines = append(lines, fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.list())
+		case i > maxWords:
+		case link:
+			lines = append(lines, fmt.Sprintf("%s appeared, a symbolic link to %s: it was taken out, since git or another program outside of the wall would write through it", path, words))
+		default:
+			lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
+				path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
 		}
-		if words, link := s.Links[path]; link {
-			lines = append(lines, fmt.Sprintf("%s appeared, a link that leads out of the project, to %s: it was taken out, since git and other programs outside of the wall would write there", path, words))
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
-			path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
 	}
 	for _, path := range s.Changed {
 		lines = append(lines, fmt.Sprintf("%s is not what it was when the agent began: it was replaced from outside of the wall, and from then on the agent could write it; read it before a program acts on it",
@@ -259,6 +261,14 @@ func (s Settled) Words(project string) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s could not be looked into: see what is there before a program outside of the wall does", filepath.Join(project, path)))
 	}
 	return lines
+}
+
+// list says where all of them are named.
+func (s Settled) list() string {
+	if s.Dir == "" {
+		return "" // of links that were removed nothing is kept
+	}
+	return ": " + s.Dir + ".json names those that are in quarantine"
 }
 
 // moved notes what is in quarantine.
@@ -294,7 +304,10 @@ func (r *Run) Settle() (s Settled, err error) {
 		}
 		s.Changed = changed(r.Stamps, is)
 		s.Moved, s.Links = r.away, r.awayTo
-		links := newLinks(r.Links, now.Links)
+		var links []string
+		if r.Linked {
+			links = newLinks(r.Links, now.Links)
+		}
 		fresh := slices.Sorted(slices.Values(slices.Concat(New(r.Before, now.Paths), links)))
 		if len(fresh) > 0 {
 			if s.Dir, err = r.quarantine(fresh); err != nil {

@@ -232,7 +232,7 @@ func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (e
 		if !slices.Equal(now.Paths, planned.Paths) {
 			return never, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("what is guarded in %s is not what it was when the call was planned", project), Hint: "call again"}
 		}
-		run, _, err := r.state.Begin(r.name, project, planned, true)
+		run, _, err := r.state.Begin(r.name, project, now, true)
 		if err != nil {
 			return never, err
 		}
