@@ -86,7 +86,8 @@ var (
 			}{"local", []string{command, "serve"}, true}
 		}}
 	preToolUse = jsonEntry{keys: []string{"hooks", "PreToolUse"}, list: true, made: []added{addedFile, addedHooks, addedEvent, addedHook},
-		noun: "Bailey's hook", value: func(command string) any { return newMatcher(judgeLine(command)) }}
+		noun: "Bailey's hook", value: func(command string) any { return newMatcher(judgeLine(command)) },
+		older: func(command string) any { return newMatcher(shellWord(command) + oldJudge) }}
 )
 
 // agentClients are those that init knows, in the order of its flags.
@@ -152,10 +153,13 @@ func (p place) open(scope, project string) (*clientFile, error) {
 // leads to another program if PATH changes. Older versions of init wrote a bare name; --undo still recognises it.
 func judgeLine(command string) string {
 	if !filepath.IsAbs(command) {
-		return shellWord(command) + " judge claude-code"
+		return shellWord(command) + oldJudge
 	}
-	return shellWord(command) + " judge claude-code || exit 2"
+	return shellWord(command) + oldJudge + " || exit 2"
 }
+
+// oldJudge is how the line ended that older versions of init wrote.
+const oldJudge = " judge claude-code"
 
 // shellWord quotes a word for sh where it has to be.
 func shellWord(word string) string {

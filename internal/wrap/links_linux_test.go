@@ -40,7 +40,7 @@ func TestAttackLinkInGit(t *testing.T) {
 	bad := map[string]string{
 		".git/COMMIT_EDITMSG": precious, ".git/FETCH_HEAD": up + strings.TrimPrefix(precious, "/"), ".git/packed-refs": "../hop", ".git/logs/HEAD": precious,
 		".git/index": filepath.Join(outside, "not-there-yet"), ".git/refs/heads/x": "../../../real/../inner/../../" + filepath.Base(outside) + "/precious",
-".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
+		".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
 		".git/head": "HEAD", ".git/SQUASH_MSG": "config", ".git/logs/refs/heads/objects/ab/x": "../../x", // git writes through these too
 		"hop": precious, "made": filepath.Join(outside, "dir/new/er"), "through": "mine/x",
 	}
