@@ -2,6 +2,7 @@ package jail
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,6 +117,9 @@ func (r *run) complete(job bailey.Job, op uint8, words []string) error {
 	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
 	r.cage.Absent = slices.Clip(append(r.cage.Absent, r.plan.bounds.absent()...))
 	r.cage.Lacks = slices.Clip(append(r.cage.Lacks, r.plan.bounds.lacks()...))
+	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil && dumped(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
+		r.cage.Lacks = append(r.cage.Lacks, "rlimits: a crash reaches what core_pattern names")
+	}
 	r.name(r.cage.Programs)
 	return nil
 }

@@ -10,6 +10,20 @@ import (
 	"bailey/internal/ktest"
 )
 
+// TestDumped: a cage says when a crash in it reaches somebody.
+func TestDumped(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		most    uint64
+		want    bool
+	}{{"core", 0, false}, {"core", 1 << 63, false}, {"|/usr/lib/systemd/systemd-coredump %P", 1 << 63, false}, {"|/usr/lib/systemd/systemd-coredump %P", 1, false},
+		{"|/usr/lib/systemd/systemd-coredump %P", 0, true}, {"@/run/coredump.socket", 1 << 63, true}, {"@@/run/coredump.socket", 0, true}, {"", 0, false}} {
+		if got := dumped(c.pattern, c.most); got != c.want {
+			t.Errorf("%q up to %d: %v", c.pattern, c.most, got)
+		}
+	}
+}
+
 // machineEnv says that the machine is the test's own: it may change what holds for all of it.
 const machineEnv = "BAILEY_OWN_MACHINE"
 

@@ -3,6 +3,8 @@
 package jail
 
 import (
+	"strings"
+
 	"golang.org/x/sys/unix"
 
 	"bailey"
@@ -72,6 +74,12 @@ func (p *plan) common(l bailey.Limits) {
 	} {
 		p.limit(r.resource, r.want, r.builtin, 0)
 	}
+}
+
+// dumped tells whether the memory of a tool that crashes reaches what the host's core_pattern names, whatever its cage sets: a socket is
+// given it whatever the limit is (core(5), since Linux 6.16), and a program where this process is held to a limit of 0, which is none.
+func dumped(pattern string, most uint64) bool {
+	return strings.HasPrefix(pattern, "@") || strings.HasPrefix(pattern, "|") && most == 0
 }
 
 // data is the bound on the private writable memory of each process of the tool (setrlimit(2)), which
