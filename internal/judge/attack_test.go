@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/command"
 	"bailey/internal/ktest"
 )
 
@@ -153,6 +154,41 @@ func TestAttackGitElsewhere(t *testing.T) {
 	for _, path := range []string{"src/hooks/use-state.ts", "deploy/config/prod.yaml", "src/config", "config", "hooks/x"} {
 		if by := said("Write", "file_path", filepath.Join(y.dir, path)); by != nil {
 			t.Errorf("%s: %v", path, by)
+		}
+	}
+}
+
+// TestAttackGitOperands: an operand of git that opens as a path is decided as one: outside of a repository, and behind a colon, which counts
+// from the repository's top and not from where the agent works.
+func TestAttackGitOperands(t *testing.T) {
+	y := newYard(t)
+	outside := filepath.Dir(y.dir)
+	for name, text := range map[string]string{filepath.Join(outside, "secret"): "x", filepath.Join(outside, "plain/in/a/b"): "x", filepath.Join(outside, "big/.git/HEAD"): "x", filepath.Join(outside, "big/w/x"): "x"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(dir, line string) (paths []string) {
+		all, err := command.Parse(line, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range (Config{Catalog: y.Catalog}).command(all[0], dir) {
+			if p.id == read && p.about == "git would read it" {
+				paths = append(paths, strings.TrimPrefix(p.input["path"].(string), outside+"/"))
+			}
+		}
+		return paths
+	}
+	plain, below := filepath.Join(outside, "plain/in"), filepath.Join(outside, "big/w")
+	for _, c := range []struct{ dir, line, want string }{
+		{plain, "git diff a/../../../secret -- a/b", "secret"}, {plain, "git diff --no-index ../../secret a/b", "secret"}, {plain, "git diff a/b " + outside + "/secret", "secret"}, {plain, "git diff a/b", ""},
+		{below, "git show HEAD:other/dir", "big/other/dir"}, {below, "git show HEAD:w/x", ""}, {below, "git show HEAD:./x", ""}, {below, "git show HEAD:../y", "big/y"}, {below, "git diff main:a feature:w/b", "big/a"},
+		{below, "git log -- ':(top)x'", "big"}, {below, "git show :other", "big/other"}, {below, "git status", ""}, {below, "git commit -m 'fix: this and that'", ""}, {below, "git log main..feature", ""},
+		{below, "git -C . show HEAD:other", "big/other"},
+	} {
+		if got := strings.Join(reads(c.dir, c.line), " "); got != c.want {
+			t.Errorf("%s in %s reads %q, want %q", c.line, c.dir, got, c.want)
 		}
 	}
 }

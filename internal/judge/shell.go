@@ -62,6 +62,11 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	case slices.Contains(nothing, k.Words[0]):
 		return append(parts, part{id: read, dir: start, input: map[string]any{"path": dir}})
 	}
+	if filepath.Base(k.Words[0]) == "git" {
+		for _, path := range operands(k.Words, dir) {
+			file(path, false, "git would read it")
+		}
+	}
 	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
 		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 { // in a cage it has what it is lent, and runs what is there; out here it has all that is the user's
 			continue
