@@ -40,8 +40,12 @@ type bodies struct {
 	log   *slog.Logger
 	now   func() time.Time
 	keep  time.Duration
-	spare int64       // bytes that stay free on the disk
-	fresh chan string // names of files that were written and not synced
+	spare int64 // bytes that stay free on the disk
+	daily int64 // bytes of the bodies of one day
+	most  int64 // and of all of them
+	stored
+	full  chan struct{} // there is too much
+	fresh chan string   // names of files that were written and not synced
 	stop  chan struct{}
 	gone  sync.WaitGroup
 }
@@ -56,9 +60,15 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	if err != nil {
 		return nil, err
 	}
-	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, fresh: make(chan string, 1024), stop: make(chan struct{})}
+	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, daily: c.DailyBodies, most: c.AllBodies, full: make(chan struct{}, 1), fresh: make(chan string, 1024), stop: make(chan struct{})}
 	if b.keep <= 0 {
 		b.keep = retention
+	}
+	if b.daily <= 0 {
+		b.daily = bodiesOfADay
+	}
+	if b.most <= 0 {
+		b.most = bodiesInAll
 	}
 	if b.spare <= 0 {
 		b.spare = reserveBytes
@@ -104,6 +114,12 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, b.remove(id, part))
 	}
+	if b.add(time.Now(), int64(len(salt)+len(body))) {
+		select {
+		case b.full <- struct{}{}:
+		default: // it is known
+		}
+	}
 	b.fresh <- string(id) + "." + part
 	return nil
 }
@@ -137,18 +153,25 @@ func (b *bodies) settle(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// tend removes what is too old, now and daily.
+// tend removes what is too old, now and daily, and what is too much whenever it is.
 func (b *bodies) tend() {
 	day := time.NewTicker(24 * time.Hour)
 	defer day.Stop()
 	for {
-		if err := b.sweep(); err != nil {
+		if err := errors.Join(b.sweep(), b.trim()); err != nil {
 			b.log.Error("bodies could not be swept", "err", err)
 		}
-		select {
-		case <-day.C:
-		case <-b.stop:
-			return
+		for again := true; again; {
+			select {
+			case <-b.full:
+				if err := b.trim(); err != nil {
+					b.log.Error("bodies could not be removed, of which there are too many", "err", err)
+				}
+			case <-day.C:
+				again = false
+			case <-b.stop:
+				return
+			}
 		}
 	}
 }
@@ -239,7 +262,7 @@ func (b *bodies) read(id bailey.ReceiptID, part string, said bailey.Body) ([]byt
 		if b.forgotten(id) {
 			return none(nil, "it was forgotten")
 		}
-		return none(nil, fmt.Sprintf("bodies are kept for %d days; or it was forgotten, or lost", int(b.keep.Hours()/24)))
+		return none(nil, fmt.Sprintf("bodies are kept for %d days, the newest of a day and of all; or it was forgotten, or lost", int(b.keep.Hours()/24)))
 	}
 	if err != nil {
 		return none(err, "its file is refused")

@@ -210,6 +210,88 @@ func TestBodiesAreSwept(t *testing.T) {
 	verified(t, dir)
 }
 
+// TestAttackBodiesFillTheDisk: calls that write a lot fill a day's share and no more, at the cost of that day's oldest; and all together
+// stay within theirs, at the cost of the oldest of all. Receipts hold without them.
+func TestAttackBodiesFillTheDisk(t *testing.T) {
+	dir := place(t)
+	const kib = 1 << 10
+	l := open(t, Config{Dir: dir, DailyBodies: 100 * kib, AllBodies: 150 * kib})
+	output := strings.Repeat("x", 10*kib)
+	var before []bailey.Receipt
+	for range 5 {
+		before = append(before, bodied(t, l, "in", output))
+	}
+	do(t, l.Close())
+	yesterday := time.Now().Add(-24 * time.Hour)
+	for _, r := range before {
+		do(t, os.Chtimes(blob(dir, r, StdoutPart), yesterday, yesterday))
+	}
+	l = open(t, Config{Dir: dir, DailyBodies: 100 * kib, AllBodies: 150 * kib})
+	sizes := func() (all int64, there func(bailey.Receipt) bool) {
+		list, err := os.ReadDir(dir + "/blobs")
+		do(t, err)
+		for _, e := range list {
+			if st, err := e.Info(); err == nil {
+				all += st.Size()
+			}
+		}
+		return all, func(r bailey.Receipt) bool { _, err := os.Lstat(blob(dir, r, StdoutPart)); return err == nil }
+	}
+	var last bailey.Receipt
+	flood := func(n int) {
+		for range n {
+			last = bodied(t, l, "in", output)
+			time.Sleep(2 * time.Millisecond) // files of one moment have one age
+		}
+	}
+	settled := func(most int64) (there func(bailey.Receipt) bool) {
+		t.Helper()
+		for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+			all, there := sizes()
+			if all <= most {
+				return there
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatalf("%d bytes stay, of %d", all, most)
+			}
+		}
+	}
+	flood(40)
+	there := settled(150*kib + 51*kib)
+	for _, r := range before {
+		if !there(r) {
+			t.Error("a flood of today took a body of yesterday")
+		}
+	}
+	if !there(last) {
+		t.Error("the newest is gone")
+	}
+	if _, err := l.Body(last.Intent.Receipt, StdoutPart, *last.Outcome.StdoutBody); err != nil {
+		t.Error(err)
+	}
+	// Of many days together the oldest go.
+	do(t, l.Close())
+	names, _ := filepath.Glob(dir + "/blobs/*.stdout")
+	for i, name := range names {
+		if name != blob(dir, last, StdoutPart) && name != blob(dir, before[0], StdoutPart) {
+			when := time.Now().Add(-time.Duration(2+i) * 24 * time.Hour)
+			do(t, os.Chtimes(name, when, when))
+		}
+	}
+	old := time.Now().Add(-29 * 24 * time.Hour)
+	do(t, os.Chtimes(blob(dir, before[0], StdoutPart), old, old))
+	l = open(t, Config{Dir: dir, DailyBodies: 100 * kib, AllBodies: 60 * kib})
+	there = settled(60 * kib)
+	if there(before[0]) || !there(last) {
+		t.Errorf("the oldest is there: %v; the newest: %v", there(before[0]), there(last))
+	}
+	if _, err := l.Body(before[0].Intent.Receipt, StdoutPart, *before[0].Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) {
+		t.Error(err)
+	}
+	do(t, l.Close())
+	verified(t, dir)
+}
+
 // The directory of the bodies is as private as the ledger's, or nothing is opened.
 func TestHostileBlobs(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string){

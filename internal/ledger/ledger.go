@@ -70,6 +70,8 @@ type Config struct {
 	// Retention is how long bodies are kept in blobs/; 0 is 30 days. NoOutput keeps none of what tools write.
 	Retention time.Duration
 	NoOutput  bool
+	// DailyBodies bounds the bytes of bodies of one day, and AllBodies of all: beyond that the oldest go. 0 is 1 GiB and 8 GiB.
+	DailyBodies, AllBodies int64
 	// Newest is the checkpoint that was signed last ([Notary]): a ledger that does not hold what it names is refused. nil
 	// is none.
 	Newest []byte
