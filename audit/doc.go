@@ -7,7 +7,7 @@
 //
 // # Lines
 //
-// A ledger is one or more segments, 00000001.jsonl and up, read in order. A segment is lines of exactly
+// A ledger is one or more segments, 00000001.jsonl and up, read in order; every file of eight digits and .jsonl counts as one. A segment is lines of exactly
 //
 //	{"hash":"HASH","entry":ENTRY}
 //
@@ -158,7 +158,7 @@
 // each of its entries, in the order of their numbers, the line "entry N", the proof of its inclusion, a hash in hex on
 // each line, from the leaf's sibling up, and the entry's line as it stands in the ledger; an empty line; and the
 // signed checkpoint to which the proofs lead. It is at most [MaxReceipt] bytes long. Its entries are one intent,
-// that receipt's outcome once there is one, the plan that the outcome names, and all entries of kind "key" up
+// that receipt's outcome once there is one, the plan that the outcome names and no other, and all entries of kind "key" up
 // to the checkpoint's size. [VerifyReceipt] needs a key and no ledger. That there is no outcome, or no later change of
 // key, it cannot show.
 //
@@ -168,7 +168,7 @@
 // checkpoints: the one that it shows itself as its newest, and one that was kept elsewhere. Then it tells apart
 //
 //   - "replaced": another origin than the checkpoint's or a given key's; the genesis was exchanged, or this is another ledger;
-//   - "key": a given key that is none of those the ledger announces, where it announces any;
+//   - "key": a given key that is none of those that the ledger announces; if it announces none, one that signed no checkpoint that was given;
 //   - "truncated": fewer entries than were signed, cut off or put back;
 //   - "rollback": the same, and the ledger agrees with the checkpoint that it shows as its newest;
 //   - "fork": as many entries, and another root than the one signed;

@@ -116,6 +116,9 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	if v.found.Intent.Seq == 0 {
 		return Verified{}, errors.New("the receipt holds no intent")
 	}
+	if v.found.Plan.Digest != "" && v.found.Outcome.Plan != v.found.Plan.Digest {
+		return Verified{}, errors.New("the receipt holds a plan that no outcome in it names")
+	}
 	if v.found.Signed, err = v.keys.follow(t).Open(r.Checkpoint); err != nil {
 		var bad *Bad
 		if errors.As(err, &bad) {

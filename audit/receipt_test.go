@@ -22,6 +22,26 @@ func (b *book) portable(id bailey.ReceiptID, signed []byte, size int) []byte {
 	return r.Text()
 }
 
+// strayPlan is a receipt of an open call with the plan of another.
+func (b *book) strayPlan(id, other bailey.ReceiptID, signed []byte, size int) []byte {
+	b.t.Helper()
+	seqs, err := Find(id, uint64(size), b.readers()...)
+	do(b.t, err)
+	more, err := Find(other, uint64(size), b.readers()...)
+	do(b.t, err)
+	whole, err := Prove(signed, more, b.readers()...)
+	do(b.t, err)
+	for _, p := range whole.Entries {
+		if bytes.Contains(p.Line, []byte(`"kind":"plan"`)) {
+			seqs = append(seqs, p.Seq)
+		}
+	}
+	slices.Sort(seqs)
+	r, err := Prove(signed, seqs, b.readers()...)
+	do(b.t, err)
+	return r.Text()
+}
+
 func TestReceiptTravels(t *testing.T) {
 	b := day(t, 1)
 	b.change(1, 2)

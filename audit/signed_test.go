@@ -148,6 +148,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 	lastYear := file("year-9999.note", b.cosignedAt(b.sign(5, 1), 1, maxTime-1))
 	tooLate := file("year-10000.note", b.cosignedAt(b.sign(5, 1), 1, maxTime))
 	muchTooLate := file("2-to-the-63.note", b.cosignedAt(b.sign(5, 1), 1, 1<<63))
+	strayPlan := file("stray-plan.receipt", b.strayPlan("r-open", "r-1", files[newest], size))
 	loose := file("loose.note", bytes.Replace(files[old], []byte("==\n"), []byte("=\n"), 1))
 
 	return files, []signedCase{
@@ -184,6 +185,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 		{Name: "receipt, no key", Receipt: receipt, Reason: Unsigned},
 		{Name: "receipt, three witnesses", Receipt: receipt, Keys: first, Witnesses: witnesses, Quorum: 3, Reason: Unwitnessed},
 		{Name: "receipt, changed", Receipt: flipped, Keys: first},
+		{Name: "receipt, with a plan that no outcome names", Receipt: strayPlan, Keys: first},
 		{Name: "receipt, under another checkpoint", Receipt: moved, Keys: first},
 	}
 }

@@ -168,7 +168,7 @@ def ed25519(public, message, signature):
 class Ledger:
     def __init__(self):
         self.seq, self.head, self.tree, self.name = 0, bytes(32), Tree(), ""
-        self.state, self.plans = {}, {}  # receipt -> has its outcome; digest -> was recomputed
+        self.state, self.plans, self.named = {}, {}, set()  # receipt -> has its outcome; digest -> was recomputed; of outcomes
         self.keys = []  # (number of the entry, Key) of those announced
         self.roots = {0: self.tree.root()}  # of the sizes that were asked for
 
@@ -235,6 +235,7 @@ class Ledger:
             digest = cage["planDigest"]
             need(isinstance(digest, str) and DIGEST.fullmatch(digest) and written(data, "cage", "planDigest") == b'"%s"' % digest.encode(), "the plan is named by no digest")
             need(digest in self.plans, "no entry before it holds the plan " + digest)
+            self.named.add(digest)
         if kind == "plan":
             self.plan(facts, data)
         if kind == "key":
@@ -438,6 +439,7 @@ def receipt_holds(args):
         shown.append("%d %s" % (seq, kind))
         proved.append((one[3], seq, [bytes.fromhex(h.decode()) for h in one[2].split()]))
     need(intents == 1 and len(ledger.plans) < 2, "a receipt holds one intent and one plan")
+    need(ledger.named.issuperset(ledger.plans), "the receipt holds a plan that no outcome in it names")
     name, size, root, logs, witnesses = opened("its checkpoint", note, ledger, args, args.quorum)
     for line, seq, proof in proved:
         included(line, seq, size, root, proof)
@@ -449,12 +451,14 @@ def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--key", action="append", default=[])
     args.add_argument("--witness", action="append", default=[])
-    args.add_argument("--quorum", type=int, default=0)
+    args.add_argument("--quorum", type=int)
     args.add_argument("--seen", action="append", default=[])
     for name in ("--newest", "--receipt", "--salt", "--body"):
         args.add_argument(name)
     args.add_argument("directory", nargs="?")
     args = args.parse_args()
+    if args.quorum is None:
+        args.quorum = len({text.rpartition("+")[2] for text in args.witness})  # all: one key under two names is one
     sys.setrecursionlimit(20000)  # data may nest 4096 deep
     try:
         if args.receipt:

@@ -67,19 +67,29 @@ that verifies. And what did not pass the gate is not in it.`,
 	f.StringArrayVar(&v.against, "against", nil, "a signed checkpoint that was kept elsewhere, a `file`; may be repeated")
 	f.StringArrayVar(&v.keys, "key", nil, "a `key` of the log, as bailey audit key prints it; may be repeated")
 	f.StringArrayVar(&v.witnesses, "witness", nil, "the `key` of a witness; may be repeated")
-	f.IntVar(&v.quorum, "quorum", 0, "how many of the witnesses have to have cosigned")
+	f.IntVar(&v.quorum, "quorum", allWitnesses, "how many of the witnesses have to have cosigned; all of them unless said")
+	f.Lookup("quorum").DefValue = "all"
 	f.StringVar(&v.receipt, "receipt", "", "verify a portable receipt, a `file`")
 	return cmd
 }
 
+// allWitnesses is the quorum where none is said.
+const allWitnesses = -1 << 31
+
 // trust is what the flags name.
 func (v verifying) trust() (t audit.Trust, err error) {
-	t.Quorum = v.quorum
 	if t.Keys, err = parseKeys("--key", v.keys, false); err == nil {
 		t.Witnesses, err = parseKeys("--witness", v.witnesses, true)
 	}
+	distinct := map[string]bool{} // one key under two names is one
+	for _, w := range t.Witnesses {
+		distinct[string(w.Public())] = true
+	}
+	if t.Quorum = v.quorum; v.quorum == allWitnesses {
+		t.Quorum = len(distinct)
+	}
 	switch {
-	case err != nil:
+	case err != nil, v.quorum == allWitnesses:
 	case v.quorum < 0:
 		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d is less than none", v.quorum), Hint: "give the number of witnesses that have to have cosigned"}
 	case v.quorum > len(t.Witnesses):

@@ -279,17 +279,19 @@ func TestVerifyAsks(t *testing.T) {
 	var cases []struct {
 		Name, Newest, Seen string
 		Ledger, Keys       []string
+		Witnesses          []string
 	}
 	read(t, vectors+"cases.json", &cases)
 	dir, bad := t.TempDir(), t.TempDir()
 	var first, other string
+	var witnesses []string
 	for _, c := range cases {
 		switch c.Name {
 		case "newest and old":
 			for i, name := range c.Ledger {
 				copied(t, vectors+name, filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)))
 			}
-			first = c.Keys[0]
+			first, witnesses = c.Keys[0], c.Witnesses
 		case "a checkpoint of another log":
 			other = c.Keys[0]
 		}
@@ -313,6 +315,10 @@ func TestVerifyAsks(t *testing.T) {
 	if err := os.Symlink("/dev/null", filepath.Join(made("link", ""), "00000002.jsonl")); err != nil {
 		t.Fatal(err)
 	}
+	zero := made("zero", string(whole))
+	if err := os.WriteFile(filepath.Join(zero, "00000000.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	old, newest, forked := vectors+"old.note", vectors+"newest.note", vectors+"replaced-key.note"
 	for i, c := range []struct {
 		args []string
@@ -324,6 +330,10 @@ func TestVerifyAsks(t *testing.T) {
 		{[]string{"--key", first, "--seen", forked, "--seen", old, dir}, false, "no: signature: " + forked},
 		{[]string{"--seen", old, dir}, true, "not proved: nobody vouched for the log's key"},
 		{[]string{"--key", first, dir}, true, "ok: "},
+		{[]string{"--key", first, "--witness", witnesses[0], "--witness", witnesses[1], "--seen", newest, dir}, true, "2 witnesses"},
+		{[]string{"--key", first, "--witness", witnesses[0], "--witness", witnesses[1], "--seen", old, dir}, false, "unwitnessed: " + old + ": 1 of the 2 witnesses that were named cosigned it, and 2 are wanted"},
+		{[]string{"--key", first, "--witness", witnesses[0], "--witness", witnesses[1], "--quorum", "1", "--seen", old, dir}, true, "1 witnesses"},
+		{[]string{zero}, false, "segment 1 is missing"},
 		{[]string{"--key", other, dir}, false, "no: replaced: this ledger is bailey/castle/"},
 		{[]string{"--key", first, "--seen", "/dev/zero", dir}, false, "/dev/zero cannot be read: it is no regular file"},
 		{[]string{"--key", first, "--seen", "/dev/null", dir}, false, "signature: /dev/null: it is no checkpoint: it is empty"},
