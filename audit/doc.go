@@ -27,7 +27,7 @@
 //
 //	  - N is 1 for the first entry and one more for each that follows: decimal, no sign, no leading zero.
 //	  - T is the writer's wall clock in UTC, RFC 3339 with as many fractional digits as are not zero, at most
-//	    nine, and "Z". Clocks are set back: order is N, never T. Verification counts every step backward.
+//	    nine, and "Z"; there is no second 60. Clocks are set back: order is N, never T. Verification counts every step backward.
 //	  - K matches [a-z][a-z0-9._-]* and has at most 64 characters.
 //	  - D is a JSON object (RFC 8259) in UTF-8 without white space outside strings, in which no object holds
 //	    a key twice, keys being compared after their escapes are resolved.

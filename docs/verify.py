@@ -217,7 +217,12 @@ class Ledger:
 
     def account(self, seq, kind, data):
         """Takes into account what the data of an entry means."""
-        need(not re.search(rb"\s", STRING.sub(b"", data)), "white space outside strings")
+        bare = STRING.sub(b"0", data)
+        need(not re.search(rb"\s", bare), "white space outside strings")
+        level = 0
+        for byte in bare:
+            need(level < 4096 or byte in b"]},:", "nested deeper than 4096")
+            level += (byte in b"{[") - (byte in b"}]")
         facts = json.loads(data.decode(), object_pairs_hook=once, parse_constant=never, parse_int=str, parse_float=str)  # none is reckoned with
         if kind in ("intent", "outcome"):
             for own in facts, facts.get("cage"):
