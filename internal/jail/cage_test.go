@@ -72,7 +72,7 @@ func TestCageByItsEffects(t *testing.T) {
 	want("tty", s.TTY, false)
 	want("session leader", s.Leader, true)
 	want("umask", s.Umask, 0o022)
-	want("core limit", s.Limits["core"].Max, 0)
+	want("core limit", s.Limits["core"].Max, 1)
 	want("task limit", s.Limits["nproc"].Max, min(defaultTasks+ownTasks, ownCeiling(unix.RLIMIT_NPROC)))
 	want("file limit", s.Limits["nofile"].Max, min(defaultFiles, ownCeiling(unix.RLIMIT_NOFILE)))
 	for _, name := range s.Root {

@@ -115,7 +115,7 @@ func TestLesserByItsEffects(t *testing.T) {
 	want("session leader", s.Leader, true)
 	want("umask", s.Umask, 0o022)
 	want("what can be listed", [][]string{s.Root, s.Dev, s.Etc, s.Tmp}, [][]string{{}, {}, {}, {}})
-	want("core limit", s.Limits["core"].Max, 0)
+	want("core limit", s.Limits["core"].Max, 1)
 	want("file limit", s.Limits["nofile"].Max, min(defaultFiles, ownCeiling(unix.RLIMIT_NOFILE)))
 	if filepath.Dir(s.Cwd) != j.nests {
 		t.Errorf("cwd: %s, want a directory in %s", s.Cwd, j.nests)

@@ -52,6 +52,9 @@ func TestNumbersHere(t *testing.T) {
 		"umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE, "uselib": unix.SYS_USELIB, "userfaultfd": unix.SYS_USERFAULTFD,
 		"ustat": unix.SYS_USTAT, "utime": unix.SYS_UTIME, "utimensat": unix.SYS_UTIMENSAT, "utimes": unix.SYS_UTIMES,
 		"vhangup": unix.SYS_VHANGUP, "vserver": unix.SYS_VSERVER,
+		"io_setup": unix.SYS_IO_SETUP, "io_destroy": unix.SYS_IO_DESTROY, "io_submit": unix.SYS_IO_SUBMIT, "io_cancel": unix.SYS_IO_CANCEL,
+		"io_getevents": unix.SYS_IO_GETEVENTS, "io_pgetevents": unix.SYS_IO_PGETEVENTS, "statmount": unix.SYS_STATMOUNT, "listmount": unix.SYS_LISTMOUNT,
+		"vmsplice": unix.SYS_VMSPLICE, "remap_file_pages": unix.SYS_REMAP_FILE_PAGES, "setrlimit": unix.SYS_SETRLIMIT,
 		"openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "mknodat": unix.SYS_MKNODAT, "open": unix.SYS_OPEN, "creat": unix.SYS_CREAT, "mknod": unix.SYS_MKNOD,
 	})
 }

@@ -45,6 +45,9 @@ func TestNumbersHere(t *testing.T) {
 		"swapoff": unix.SYS_SWAPOFF, "swapon": unix.SYS_SWAPON, "syslog": unix.SYS_SYSLOG, "tgkill": unix.SYS_TGKILL,
 		"tkill": unix.SYS_TKILL, "umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE, "userfaultfd": unix.SYS_USERFAULTFD,
 		"utimensat": unix.SYS_UTIMENSAT, "vhangup": unix.SYS_VHANGUP,
+		"io_setup": unix.SYS_IO_SETUP, "io_destroy": unix.SYS_IO_DESTROY, "io_submit": unix.SYS_IO_SUBMIT, "io_cancel": unix.SYS_IO_CANCEL,
+		"io_getevents": unix.SYS_IO_GETEVENTS, "io_pgetevents": unix.SYS_IO_PGETEVENTS, "statmount": unix.SYS_STATMOUNT, "listmount": unix.SYS_LISTMOUNT,
+		"vmsplice": unix.SYS_VMSPLICE, "remap_file_pages": unix.SYS_REMAP_FILE_PAGES, "setrlimit": unix.SYS_SETRLIMIT,
 		"openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "mknodat": unix.SYS_MKNODAT,
 	})
 }
