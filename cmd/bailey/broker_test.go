@@ -295,10 +295,7 @@ func (b *brokered) ledgerText(t *testing.T) string {
 func TestBrokerGuide(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	ktest.Require(t, "userns", "netns", "ssh-keygen", "go")
-	if err := exec.Command("id", "-un").Run(); err != nil { // ssh-keygen wants one
-		ktest.Missing(t, "account", err)
-	}
+	ktest.Require(t, "userns", "netns", "ssh-keygen", "account", "go")
 	text, err := os.ReadFile("../../docs/broker.md")
 	if err != nil {
 		t.Fatal(err)

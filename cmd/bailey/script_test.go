@@ -17,9 +17,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	account "os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,10 +51,6 @@ func TestScripts(t *testing.T) {
 			"certificate": certificate, "page": page, "speaks": speaks, "card": insertCard, "receiver": startReceiver,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "account" {
-				_, err := account.LookupId(strconv.Itoa(os.Geteuid()))
-				return err == nil, nil
-			}
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {
 				return ktest.Has(name) == nil, nil
 			}

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 // probes are the kernel features by name; any other name means a program on PATH.
 var probes = map[string]func() error{
 	"root":     isRoot,
+	"account":  account,
 	"userns":   usable(cloneUser),
 	"netns":    usable(cloneUser | cloneNet),
 	"landlock": landlock,
@@ -88,6 +91,9 @@ func required(feature string) bool {
 	list, ok := strings.CutPrefix(os.Getenv("BAILEY_KERNEL"), "require:")
 	return ok && slices.Contains(strings.Split(list, ","), feature)
 }
+
+// account wants the user's name to be known: ssh-keygen makes no key without one.
+func account() error { _, err := user.LookupId(strconv.Itoa(os.Geteuid())); return err }
 
 func isRoot() error {
 	if os.Geteuid() != 0 {
