@@ -46,8 +46,10 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	before := w.bare(t)
 	var n, well, killed, refused atomic.Int64
 	// On a busy machine, or under the race detector, it takes longer until a helper was killed in a call.
-	tried := func() bool {
-		return well.Load() > 0 && (many > maxHelpers || killed.Load() > 0 && w.cold.Load() < n.Load())
+	// A cold call counts as cold before it counts as ended, so that calls under way never count as warm.
+	tried := func(warm int) bool {
+		ended := well.Load() + killed.Load() + refused.Load()
+		return well.Load() > 0 && (many > maxHelpers || killed.Load() > 0 && ended-w.cold.Load() >= int64(warm))
 	}
 	stop := make(chan struct{})
 	var callers, killer sync.WaitGroup
@@ -56,9 +58,10 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	for end := time.Now().Add(d); len(w.warm.all()) == 0 && time.Now().Before(end); {
 		ask(t, w.Jail, job, "exit", "0")
 	}
+	w.cold.Store(0)
 	for range many {
 		callers.Go(func() {
-			for end := time.Now().Add(d); (time.Now().Before(end) || !tried() && time.Now().Before(end.Add(time.Minute))) && !t.Failed(); {
+			for end := time.Now().Add(d); (time.Now().Before(end) || !tried(many) && time.Now().Before(end.Add(time.Minute))) && !t.Failed(); {
 				i := n.Add(1)
 				file := filepath.Join(dir, fmt.Sprint(i))
 				args := []string{"count", file, fmt.Sprint(rand.N(10 * time.Millisecond))}
@@ -86,7 +89,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	close(stop)
 	killer.Wait()
 	t.Logf("%d calls: %d ended well, %d killed, %d refused; at most %d cold; killed %v", n.Load(), well.Load(), killed.Load(), refused.Load(), w.cold.Load(), kills)
-	if !tried() || kills["helper"] == 0 {
+	if !tried(1) || kills["helper"] == 0 {
 		t.Error("nothing was tried")
 	}
 	w.heat(t, job, "exit", "0") // it goes on
