@@ -212,21 +212,21 @@ const (
 // Wall is what the cage of an agent has beyond that of a tool: the host's programs, a project it may change and run, a home.
 // Each of these is a waiver that policy names. A tool that builds a project has some, as its manifest says.
 type Wall struct {
-	Trees []Tree // of the host, read-only; what is in them may be executed
-	Home  *Place // becomes the cage's HOME, and what is in it may be executed; nil: an empty one, gone with the cage
+	Trees []Tree // of the host, read-only; their files may be executed
+	Home  *Place // becomes the cage's HOME, and its files may be executed; nil: an empty one, gone with the cage
 	Cache string // of a tool: whose home for this project is to be Home; the runner opens it
 	// A Cache keeps two homes for a project: one for tools that download, and one for all others. If Fetches is true, Home is the first.
 	// If it is false, Home is the second, and Fetched is the first, shown read-only at [FetchedDir].
 	Fetches bool
 	Fetched *Place
-	Run     bool     // what is in the writable places and in HOME may be executed
+	Run     bool     // files in the writable places and in HOME may be executed
 	Keep    []string // files and directories below a writable place that stay as they are, absolute; only such as exist
 	Path    string   // search path, in place of the constant
 	Unix    bool     // sockets of the machine: those of the cage's own, and those that [Network] plans
 	Pty     bool     // terminals of its own, at /dev/pts
 }
 
-// FetchedDir is where a tool that builds finds what the tools that download for it have in their home.
+// FetchedDir is where a tool that builds sees the home of the tools that download for it.
 const FetchedDir = "/home/fetched"
 
 // Tree is a file or directory of the host.

@@ -32,7 +32,7 @@ func (m *Capability) Waivers() []string {
 	return nil
 }
 
-// Home says what a HOME that is kept for a project is for: fetches of a tool that reaches a network, builds of any other, "" for none.
+// Home is the use of a HOME that is kept for a project: "fetches" for a tool that reaches a network, "builds" for any other, "" for none.
 func (m *Capability) Home() string {
 	switch w := m.wall(); {
 	case w == nil || w.Cache == "":

@@ -48,7 +48,7 @@ type sandbox struct {
 	Read   []string    `json:"ro,omitempty"`
 	Write  []string    `json:"rw,omitempty"`   // names of path inputs
 	Hide   []hidden    `json:"hide,omitempty"` // sorted out when the inputs are known
-	Keep   []hidden    `json:"keep,omitempty"` // of what is written, what stays as it is
+	Keep   []hidden    `json:"keep,omitempty"` // files below Write that stay as they are
 	Libs   []string    `json:"libs,omitempty"`
 	Exec   []string    `json:"exec,omitempty"`
 	Memory int64       `json:"memoryMiB,omitempty"`

@@ -61,7 +61,7 @@ func (d doorOfMCP) asks(from bailey.Call) bool {
 	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
 }
 
-// Answer takes what a client says that its person said. It counts as the client's own word: the ledger names no person for it.
+// Answer takes an answer that came through a client. It counts as the client's own: the ledger names no person for it.
 func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
 	q, err := d.Question(ctx, from, id)
 	switch {

@@ -30,7 +30,7 @@ func TestCompletedVerbsExist(t *testing.T) {
 			t.Errorf("there is no verb %q for agents", path)
 		}
 	}
-	for _, c := range root.Commands() { // what a new verb is for agents is nothing, until it is said that it is for them
+	for _, c := range root.Commands() { // a new verb is not for agents until it is listed as theirs
 		if !slices.Contains(topVerbs(), c.Name()) {
 			t.Errorf("%s is no verb that the hook knows", c.Name())
 		}

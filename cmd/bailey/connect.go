@@ -153,7 +153,7 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 		if c.Added == addedFile && f.bare {
 			c.Added = addedDir
 		}
-		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // a hook lies in a file that is shared with nobody
+		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // a hook's file is not shared with others
 			note += "; it names a path of this machine: who shares the file shares that"
 		}
 	}

@@ -154,7 +154,7 @@ func TestSlowLooksSayWhy(t *testing.T) {
 	}
 }
 
-// TestAttackOutputOnTerminal: what a tool writes addresses no terminal, unless somebody asks for it as it is; in a pipe it is.
+// TestAttackOutputOnTerminal: a tool's output is escaped on a terminal, and left as it is with --raw and in a pipe.
 func TestAttackOutputOnTerminal(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

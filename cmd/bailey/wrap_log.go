@@ -60,8 +60,8 @@ func (k *wrapsKnown) refuse(w wrapRefusals) {
 	k.Refused = lastOfEach(all, maxWrapRefusals)
 }
 
-// lastOfEach are the last n refusals, without the oldest of a kind that has more than half of them: what an agent is refused over and over
-// does not take the place of what else it was refused.
+// lastOfEach returns the last n refusals. If one kind makes up more than half of them, its oldest go first, so that one refusal repeated
+// many times does not displace the others.
 func lastOfEach(all []refusedTo, n int) []refusedTo {
 	most := map[string]int{}
 	for _, r := range all {

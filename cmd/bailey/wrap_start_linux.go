@@ -137,16 +137,12 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	return exit, w.ended(cage, exit)
 }
 
-// watch looks after git's directories while the agent runs; the function ends that.
+// watch keeps links out of git's directories while the agent runs, and stops the agent if that is not enough. Call the function after
+// the agent has ended.
 func (w *wrapped) watch(stop context.CancelCauseFunc) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
-	watching.Go(func() {
-		w.run.Watch(ctx, func(path string) {
-			stop(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: it put links into git's directories again and again, the last one at %s", path),
-				Hint: "look at what it was told to do before you start it again"})
-		})
-	})
+	watching.Go(func() { w.run.Watch(ctx, stop) })
 	return func() { cancel(); watching.Wait() }
 }
 
@@ -264,8 +260,8 @@ type refusals struct {
 	untold int64
 }
 
-// share is what the refusals of one kind take of a moment: half of it at most, so that an agent which is refused many calls does not have
-// the hosts that it was refused go untold.
+// share counts the refusals of one kind since the last report. One kind may fill half of a report at most, so that many refused calls do not
+// displace refused hosts.
 type share struct{ lines, bytes int }
 
 func (r *refusals) add(l refusal) {

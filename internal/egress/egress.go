@@ -41,7 +41,7 @@ type Config struct {
 	// Dial connects to an address that was checked. Nil: a plain TCP connection.
 	Dial  func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	Roots *x509.CertPool // for what is opened; nil: the machine's
-	// Own are the networks of the machine's interfaces, which only private endpoints may be in. Nil: what the system says each time.
+	// Own are the networks of the machine's interfaces, which only private endpoints may be in. Nil: the system is asked each time.
 	Own func() ([]netip.Prefix, error)
 }
 

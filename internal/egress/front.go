@@ -29,7 +29,7 @@ func (p *Proxy) servers() (front, inner *http.Server) {
 	}
 	front, inner = server(p.serveFront), server(p.serveInner)
 	inner.Protocols.SetHTTP2(true)
-	// What a client sends that nobody takes yet is held here: for each stream no more than the windows say.
+	// Data that a client sent and the other end has not read is buffered here: for each stream no more than its window.
 	inner.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10}
 	return front, inner
 }

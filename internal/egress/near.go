@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// near refuses an address of this machine, or of a network that one of its interfaces is part of: such an address can look public,
-// and what listens there (an administrator's page, a neighbour in the same rack) trusts who comes from near.
+// near refuses an address of this machine, or of a network that one of its interfaces is part of. Such an address can look public, and
+// services there (an administrator's page, a neighbour in the same rack) often trust callers from the same network.
 func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
 	if e.Private {
 		return nil
@@ -18,7 +18,7 @@ func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
 		return denied(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be told (%v)", t, err), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	a = a.WithZone("").Unmap()
-	if slices.ContainsFunc(own, func(net netip.Prefix) bool { return net.Contains(a) }) {
+	if slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is this machine's, or of a network that it is part of", t, a), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil

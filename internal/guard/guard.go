@@ -1,5 +1,5 @@
 // Package guard knows the files of a project that programs outside of a cage act on by themselves. It is the one list of them: for
-// the agent jail, for what builds, for what is copied into a workspace and for an agent's own hook.
+// the agent jail, for tools that build or clone, and for an agent's own hook.
 package guard
 
 import (
@@ -18,10 +18,10 @@ type Entry struct {
 	Dir    string // the directory in which the name counts, folded; "" for any
 	Name   string // folded, with "*" for anything at one end
 	Spelt  string // as the list has it
-	Reason string // what acts on it
+	Reason string // which program acts on it
 }
 
-// list is the names, and names those without "*", by what they are.
+// list has all entries, and names those without "*", by name.
 var list, names = read(text)
 
 func read(text string) (all []Entry, exact map[string][]Entry) {
@@ -41,6 +41,9 @@ func read(text string) (all []Entry, exact map[string][]Entry) {
 	}
 	return all, exact
 }
+
+// OfGit are the files that git acts on in a repository's own directory, whatever that directory is called (gitrepository-layout(5)).
+var OfGit = []string{"config", "config.worktree", "hooks", "commondir"}
 
 // All is the list.
 func All() []Entry { return list }
@@ -109,7 +112,7 @@ func Fold(name string) string {
 	return b.String()
 }
 
-// plain is what most names are: their own folding.
+// plain reports whether a name is its own folding, as most are.
 func plain(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {

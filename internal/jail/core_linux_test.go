@@ -10,7 +10,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestDumped: a cage says when a crash in it reaches somebody.
+// TestDumped: a cage says in lacks when a crash in it reaches a program outside.
 func TestDumped(t *testing.T) {
 	for _, c := range []struct {
 		pattern string
@@ -24,7 +24,7 @@ func TestDumped(t *testing.T) {
 	}
 }
 
-// machineEnv says that the machine is the test's own: it may change what holds for all of it.
+// machineEnv says that the machine is the test's own: its settings may be changed.
 const machineEnv = "BAILEY_OWN_MACHINE"
 
 // TestAttackCoreHandler: where core_pattern names a program, the kernel starts it as root, outside of every cage, and gives it the memory

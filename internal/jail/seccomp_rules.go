@@ -12,7 +12,7 @@ type clause []match
 
 // A match holds when an argument, masked, is one of the values. It looks at the low word alone, unless it is said to be
 // about the high one: every argument named here but pointers is an int or an unsigned int to the kernel (clone's flags as
-// well: lower_32_bits in kernel/fork.c), which drops what the upper word holds.
+// well: lower_32_bits in kernel/fork.c), which drops the upper word.
 type match struct {
 	arg  uint32
 	mask uint32
@@ -80,7 +80,7 @@ const newListener = 1 << 3
 const (
 	fioSetOwn, siocSetGroup = 0x8901, 0x8902
 	fSetOwn, fSetOwnEx      = 8, 15
-	fSetLease, fSetDeleg    = 1024, 1024 + 16 // on a file of the user's it stalls whoever opens that (linux/fcntl.h)
+	fSetLease, fSetDeleg    = 1024, 1024 + 16 // on a file of the user's it stalls every program that opens the file (linux/fcntl.h)
 )
 
 // No tool may change the limit of core dumps: see [plan.common]. A call that tries to changes nothing and returns

@@ -50,7 +50,7 @@ const maxCovered = 256
 // systemDirs hold what distributions install, and too much to look at: nobody listens there.
 var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store"}
 
-// places are the targets of directories that were named, sorted. A home that is kept is none: what is in it was made in a cage.
+// places are the targets of directories that were named, sorted. A home that is kept is none: its files were made in a cage.
 func (l *layout) places() (targets []string) {
 	for target, b := range l.binds {
 		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return above(dir, b.source) })

@@ -9,9 +9,6 @@ import (
 	"bailey/internal/guard"
 )
 
-// ofGit are what git acts on in a directory of its own (gitrepository-layout(5)), and what makes a directory one.
-var ofGit = []string{"config", "config.worktree", "hooks", "commondir", "head"}
-
 const actsGit = "git: a repository's configuration, hooks and references"
 
 // acts says which program outside of any cage acts on a file by itself, "" if none is known. Names are compared folded (see
@@ -28,7 +25,7 @@ func acts(path string) string {
 		switch folded := guard.Fold(part); {
 		case folded == ".git", i == len(parts)-1 && (folded == "head" || folded == "commondir"):
 			return actsGit
-		case i > 0 && slices.Contains(ofGit, folded) && repository(filepath.FromSlash(strings.Join(parts[:i], "/"))):
+		case i > 0 && (folded == "head" || slices.Contains(guard.OfGit, folded)) && repository(filepath.FromSlash(strings.Join(parts[:i], "/"))):
 			return actsGit
 		}
 	}
@@ -41,7 +38,7 @@ func repository(dir string) bool {
 	return has("HEAD") || has("commondir") || has("objects") && has("refs")
 }
 
-// written is the input of a call that writes a file: its path as rules know it, and what acts on it.
+// written is the input of a call that writes a file: its path as rules know it, and the program that acts on it.
 func written(path string) map[string]any {
 	input := map[string]any{"path": spelt(path)}
 	if by := acts(path); by != "" {
@@ -51,7 +48,7 @@ func written(path string) map[string]any {
 }
 
 // spelt is a path with the names that rules know in their one spelling. Names without a dot are left alone: a directory Head is not HEAD
-// where case counts, and what acts on a file is said apart.
+// where case counts, and input.acts covers it.
 func spelt(path string) string {
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, part := range parts {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// looks are the commands of git that show what an operand of the form REVISION:PATH names.
+// looks are the commands of git that show the file of an operand REVISION:PATH.
 var looks = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse", "ls-files", "shortlog"}
 
 // operands are places outside of dir that git would read for the words of its command: a file that an operand is the path of, which
@@ -26,7 +26,7 @@ func operands(words []string, dir string) (paths []string) {
 	top := topOf(dir)
 	for _, w := range words[i+2:] {
 		if strings.HasPrefix(w, "-") {
-			continue // an option, of which a capability's pattern says what it may be
+			continue // an option: the capability's pattern decides it
 		}
 		if len(w) > maxPath {
 			continue // no path, and nothing that git takes
@@ -48,7 +48,7 @@ func operands(words []string, dir string) (paths []string) {
 	return paths
 }
 
-// absoluteLinks is a path as a program opens it: not cleaned, since what is before a .. may be a link.
+// absoluteLinks is a path as a program opens it: not cleaned, since the part before a .. may be a link.
 func absoluteLinks(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path

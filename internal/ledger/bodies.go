@@ -153,7 +153,7 @@ func (b *bodies) settle(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// tend removes what is too old, now and daily, and what is too much whenever it is.
+// tend removes bodies that are too old, now and daily, and the oldest as soon as there are too many.
 func (b *bodies) tend() {
 	day := time.NewTicker(24 * time.Hour)
 	defer day.Stop()
@@ -262,7 +262,7 @@ func (b *bodies) read(id bailey.ReceiptID, part string, said bailey.Body) ([]byt
 		if b.forgotten(id) {
 			return none(nil, "it was forgotten")
 		}
-		return none(nil, fmt.Sprintf("bodies are kept for %d days, the newest of a day and of all; or it was forgotten, or lost", int(b.keep.Hours()/24)))
+		return none(nil, fmt.Sprintf("bodies are kept for %d days, or less if there are too many; or it was forgotten, or lost", int(b.keep.Hours()/24)))
 	}
 	if err != nil {
 		return none(err, "its file is refused")

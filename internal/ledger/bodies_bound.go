@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Bounds of what all bodies take, unless the configuration says otherwise: of one day, so that calls which write a lot take the room of
-// no other day's, and in all.
+// Bounds on the bytes of all bodies, unless the configuration says otherwise: of one day, so that calls which write a lot do not
+// displace the bodies of other days, and in all.
 const (
 	bodiesOfADay = 1 << 30
 	bodiesInAll  = 8 << 30
 )
 
-// stored is how much there is, as far as this process knows: it looked when it began, and counts since.
+// stored is the size of all bodies: trim reads it from the directory when the process starts, and add counts from then on.
 type stored struct {
 	mu  sync.Mutex
 	day map[int64]int64 // bytes, by days since 1970
@@ -37,15 +37,15 @@ func (b *bodies) add(at time.Time, size int64) bool {
 	return b.stored.day[dayOf(at)] > b.daily || b.stored.all > b.most
 }
 
-// file is one body, or a part of one that nobody names.
+// file is one body, or a leftover part of one.
 type file struct {
 	name string
 	size int64
 	at   time.Time
 }
 
-// trim removes the oldest bodies of a day that has too many, and then the oldest of all while there are too many, a tenth more than
-// it has to: it reads the whole directory, and is not to do so for each body.
+// trim removes the oldest bodies of a day that has too many, and then the oldest of all while there are too many. It removes a tenth
+// more than it must, since it reads the whole directory and should not do so for each body.
 func (b *bodies) trim() error {
 	names, err := b.dir.list()
 	if err != nil {

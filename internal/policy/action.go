@@ -21,7 +21,7 @@ type Action struct {
 	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
 	BuiltIn       bool            // of a pack that ships with Bailey
 	Waivers       []string        // what its manifest wants beyond a tool's cage
-	Home          string          // fetches or builds, of a tool whose HOME is kept for a project; "" is none
+	Home          string          // the use of a HOME that is kept for the project: fetches, builds, or "" for none
 	Own           bool            // agents do it themselves, and it is they who ask their person
 }
 

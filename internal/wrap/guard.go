@@ -17,14 +17,11 @@ import (
 // Guarded are the names in package guard, at any depth, and the files that git acts on in its own directories. Names are compared
 // folded: on a case-insensitive file system, .GIT/CONFIG is .git/config.
 
-// ofGit are those in a directory that git takes for a repository's own (gitrepository-layout(5)).
-var ofGit = []string{"config", "config.worktree", "hooks", "commondir"}
-
-// dotGit is what a repository's own directory is called, or the file that says where it is.
+// dotGit is the name of a repository's own directory, or of the file that says where it is.
 const dotGit = ".git"
 
-// maxEntries bounds the walk before a run: a project with more files than that is refused. At its end nothing is too much, for
-// then whoever made the files would be who is guarded against.
+// maxEntries bounds the walk before a run: a project with more files is refused. The walk at the end has no bound: the agent may have
+// made the files so that it would end early.
 var maxEntries = 4 << 20
 
 // maxDepth bounds how deep is looked, a descriptor a level.
@@ -75,7 +72,7 @@ func inside(project string) string {
 		_, guarded := guard.Name(filepath.Base(above), name)
 		checkout = checkout || has(dir, dotGit)
 		repository := has(above, "HEAD") && (has(above, "objects") && has(above, "refs") || has(above, "commondir"))
-		if name == dotGit || !checkout && (guarded || repository && slices.Contains(ofGit, name)) {
+		if name == dotGit || !checkout && (guarded || repository && slices.Contains(guard.OfGit, name)) {
 			return dir
 		}
 	}
@@ -105,14 +102,14 @@ type entries struct {
 	has   map[string]bool // of what makes a repository
 }
 
-// where says what a directory lies in.
+// where describes the directories above one.
 type where struct {
 	git   bool // one of git's, in which a repository can be
 	links bool // one of git's, in which git follows links: also objects, refs and logs
-	deps  bool // packages that somebody else wrote, as node_modules: only what git acts on is guarded there
+	deps  bool // packages of others, for example node_modules: only files that git acts on are guarded there
 }
 
-// dependencies are the names of directories that hold packages. Many of those bring files for editors and agents, which nobody opens there.
+// dependencies are the names of directories that hold packages. Many of those bring files for editors and agents, which are not opened there.
 var dependencies = []string{"node_modules", "site-packages", "dist-packages"}
 
 // dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile.
@@ -129,14 +126,14 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 		w.found.Git = append(w.found.Git, filepath.ToSlash(name))
 	}
 	for _, n := range list.names {
-		if repository || !slices.Contains(ofGit, guard.Fold(n)) {
+		if repository || !slices.Contains(guard.OfGit, guard.Fold(n)) {
 			w.found.Paths = append(w.found.Paths, filepath.ToSlash(filepath.Join(name, n)))
 		}
 	}
 	for _, n := range list.dirs {
 		path := filepath.ToSlash(filepath.Join(name, n))
 		folded := guard.Fold(n)
-		if repository && slices.Contains(ofGit, folded) {
+		if repository && slices.Contains(guard.OfGit, folded) {
 			continue // it is found, with all that is in it
 		}
 		if depth == maxDepth {
@@ -205,7 +202,7 @@ func (w *walk) list(at *os.Root, name string, where where) (list entries, err er
 			}
 			_, guarded := guard.Name(in, folded)
 			guarded = guarded && !where.deps
-			if guarded || slices.Contains(ofGit, folded) || folded == dotGit && !e.IsDir() || link && w.leads(at, name, n) {
+			if guarded || slices.Contains(guard.OfGit, folded) || folded == dotGit && !e.IsDir() || link && w.leads(at, name, n) {
 				list.names = append(list.names, n)
 			} else if link {
 				w.out(at, name, n, where.links)
@@ -276,7 +273,7 @@ func (f Found) Keep(project string) (list []string) {
 }
 
 // Refused says that a project has something which no mount keeps as it is. A link between two instructions for agents is not refused,
-// as CLAUDE.md to AGENTS.md: what it leads to is kept, and that the link is another one is told at the end.
+// as CLAUDE.md to AGENTS.md: the file that it leads to is kept, and a changed link is reported at the end.
 func (f Found) Refused(project string) error {
 	for _, path := range f.Paths {
 		path := filepath.Join(project, filepath.FromSlash(path))

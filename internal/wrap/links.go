@@ -4,12 +4,18 @@ package wrap
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"bailey"
 )
 
 // If an agent leaves a link in .git, git writes to the link's target when a person works outside: git opens COMMIT_EDITMSG, logs/HEAD,
@@ -21,14 +27,18 @@ import (
 // watchEvery is how often git's directories are looked through while an agent runs, unless that takes too long.
 const watchEvery = 200 * time.Millisecond
 
-// maxAway bounds how many of those are told.
+// maxAway bounds how many removed links are named to a person.
 const maxAway = 1000
 
-// Watch removes links as they appear in git's directories, until ctx ends. Settle says which they were. One that cannot be removed is
-// left to Settle, which finds it again. stubborn is called when links have come again and again: there is a moment in which git outside
-// would follow one, and such an agent waits for it.
-func (r *Run) Watch(ctx context.Context, stubborn func(path string)) {
-	removed := 0
+// maxRemoved is how many links an agent may make before it is ended. maxSeen is how many entries of git's directories one search looks
+// at, and maxPartial how many searches in a row may leave something out.
+const maxRemoved, maxSeen, maxPartial = 100, 1 << 20, 10
+
+// Watch removes links as they appear in git's directories, until ctx ends. Settle says which they were. A link that cannot be removed is
+// left to Settle, which finds it again. Watch calls end with the reason if that does not keep git outside safe: links came again and
+// again, and git may follow one before it is removed, or the directories cannot be searched whole. It goes on until the agent is gone.
+func (r *Run) Watch(ctx context.Context, end context.CancelCauseFunc) {
+	removed, partial := 0, 0
 	for pause := watchEvery; ; {
 		select {
 		case <-ctx.Done():
@@ -36,31 +46,36 @@ func (r *Run) Watch(ctx context.Context, stubborn func(path string)) {
 		case <-time.After(pause):
 		}
 		begin := time.Now()
-		for _, path := range r.lookThrough(ctx) {
-			if removed++; removed == maxRemoved {
-				stubborn(path)
-			}
+		gone, left := r.lookThrough(ctx)
+		if removed += len(gone); removed >= maxRemoved && len(gone) > 0 {
+			end(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: it put links into git's directories again and again, the last one at %s", gone[len(gone)-1]),
+				Hint: "look at what it was told to do before you start it again"})
+		}
+		if partial++; left == "" {
+			partial = 0
+		}
+		if partial >= maxPartial {
+			end(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: git's directories cannot be searched whole for links: %s", left),
+				Hint: "remove what you do not know there; git pack-refs --all makes references fewer"})
 		}
 		pause = max(watchEvery, 20*time.Since(begin)) // a twentieth of a processor at most
 	}
 }
 
-// maxRemoved is how many links may come before that is no mistake any more, and maxSeen how many entries of git's directories are looked
-// at each time.
-const maxRemoved, maxSeen = 100, 1 << 20
-
-// lookThrough removes what appeared, and says what.
-func (r *Run) lookThrough(ctx context.Context) (removed []string) {
+// lookThrough removes links that appeared and returns their paths. left says why something was not looked at, "" if everything was.
+func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 	w := newWalk(r.Project, maxSeen)
 	dirs := r.git
 	if !slices.Contains(dirs, dotGit) { // the repository may be younger than the run
 		dirs = append(slices.Clone(dirs), dotGit)
 	}
 	for _, dir := range dirs {
-		if at, closed, err := descend(r.Project, dir, enter); err == nil {
+		at, closed, err := descend(r.Project, dir, enter)
+		if err == nil {
 			w.links(ctx, r, at, dir, dir, 0)
 			closed()
 		}
+		w.missed(dir, err)
 	}
 	s := Settled{Moved: r.away, Links: r.awayTo}
 	for _, path := range newLinks(r.Links, w.found.Links) {
@@ -78,18 +93,23 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string) {
 		closed()
 	}
 	r.away, r.awayTo = s.Moved, s.Links
-	return removed
+	return removed, strings.Join(w.found.Unseen, ", ")
 }
 
-// links looks for links in one of git's directories, top. Of its objects only what git writes by its name is looked through, and
-// nothing of what the agent may not write.
+// links looks for links in one of git's directories, top, except where the agent may not write. Below objects it skips
+// the loose objects, which git writes under names that cannot be chosen.
 func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string, depth int) {
 	d, err := at.Open(".")
-	if err != nil || depth > maxDepth {
+	if err != nil {
+		w.missed(name, err)
 		return
 	}
 	defer d.Close()
-	for err == nil && ctx.Err() == nil && w.left > 0 && len(w.found.Links) < maxAway {
+	for err == nil && ctx.Err() == nil && len(w.found.Links) < maxAway {
+		if w.left <= 0 {
+			w.missed(name, fmt.Errorf("there are more than %d entries", maxSeen))
+			return
+		}
 		var some []fs.DirEntry
 		some, err = d.ReadDir(1024)
 		w.left -= len(some)
@@ -98,15 +118,44 @@ func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string,
 			switch {
 			case slices.Contains(r.Before, path):
 			case e.Type()&fs.ModeSymlink != 0:
-				w.out(at, name, e.Name(), true)
-			case e.IsDir() && !(name == top+"/objects" && len(e.Name()) == 2):
-				if sub, closed, err := enter(at, e.Name()); err == nil {
+				if words, err := at.Readlink(e.Name()); err == nil && r.Links[path] != words {
+					w.found.Links[path] = words
+				}
+			case !e.IsDir(), name == top+"/objects" && len(e.Name()) == 2:
+			case depth == maxDepth:
+				w.missed(path, fmt.Errorf("it is more than %d directories deep", maxDepth))
+			default:
+				sub, closed, err := enter(at, e.Name())
+				if err == nil {
 					w.links(ctx, r, sub, top, path, depth+1)
 					closed()
+				}
+				if !errors.Is(err, fs.ErrPermission) || ours(e) {
+					w.missed(path, err)
 				}
 			}
 		}
 	}
+	if err != io.EOF {
+		w.missed(name, err)
+	}
+}
+
+// missed notes the first directory that could not be searched. One that is gone, or is no directory any more, holds nothing.
+func (w *walk) missed(path string, err error) {
+	if err != nil && len(w.found.Unseen) == 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
+		w.found.Unseen = append(w.found.Unseen, fmt.Sprintf("%s: %v", path, err))
+	}
+}
+
+// ours reports whether a directory belongs to this user, whose agent can change its mode. In another user's it writes nothing.
+func ours(e fs.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false // gone
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || int(st.Uid) == os.Geteuid()
 }
 
 // newLinks are the links that lead out of the project now and did not before, or led elsewhere.
@@ -144,14 +193,13 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 	}
 	real := resolved(filepath.Join(w.project, dir, name))
 	return !within(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, real) })
-
 }
 
-// systemTrees hold what only the system's packages change.
+// systemTrees are directories that only the system's packages change.
 var systemTrees = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store"}
 
-// resolved is where a path ends; what is not there is where it would be made. What has more links or parts than the kernel follows
-// ends nowhere in a project.
+// resolved is where a path ends, or would end if its missing parts were made. A path with more links or parts than the kernel follows
+// ends at the root, which is outside of every project.
 func resolved(path string) string {
 	at, rest, links := "/", strings.Split(path, "/"), 0
 	for steps := 0; len(rest) > 0; steps++ {

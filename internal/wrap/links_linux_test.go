@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -98,7 +99,7 @@ func TestAttackLinkWhileItRuns(t *testing.T) {
 	r, _ := begin(t, s, project, false)
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { r.Watch(ctx, func(string) { t.Error("two links are not many") }) })
+	watching.Go(func() { r.Watch(ctx, func(err error) { t.Error(err) }) })
 	os.Chmod(filepath.Join(project, ".git"), 0o300) // it cannot be read any more, and is looked through
 	defer os.Chmod(filepath.Join(project, ".git"), 0o755)
 	for range 2 { // it can be put there again
@@ -140,17 +141,54 @@ func TestAttackLinkAgainAndAgain(t *testing.T) {
 		}
 	}
 	os.Symlink("/etc/passwd", filepath.Join(project, ".git/logs/refs/heads/objects/ab/link"))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan string, 1)
-	go r.Watch(ctx, func(path string) { ended <- path })
-	select {
-	case path := <-ended:
-		if !strings.HasPrefix(path, ".git/l") {
-			t.Error(path)
-		}
-	case <-time.After(time.Minute):
-		t.Error("nobody is told")
+	if why := watchedToTheEnd(t.Context(), r); !strings.Contains(why, "again and again, the last one at .git/l") {
+		t.Error(why)
+	}
+}
+
+// watchedToTheEnd watches until the agent would be ended, and returns the reason.
+func watchedToTheEnd(ctx context.Context, r *Run) string {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the agent goes on"))
+	defer cancel()
+	r.Watch(ctx, end)
+	return context.Cause(ctx).Error()
+}
+
+// TestAttackLinkWhereNobodyLooks: an agent that hides a link deeper than directories are searched, where git outside would still follow
+// it, is ended.
+func TestAttackLinkWhereNobodyLooks(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, ".git/HEAD", ".git/refs/x")
+	r, _ := begin(t, s, project, false)
+	deep := ".git/logs/refs/heads" + strings.Repeat("/d", maxDepth)
+	put(t, project, deep+"/x")
+	if err := os.Symlink("/etc/passwd", filepath.Join(project, deep, "main")); err != nil {
+		t.Fatal(err)
+	}
+	if why := watchedToTheEnd(t.Context(), r); !strings.Contains(why, "cannot be searched whole") || !strings.Contains(why, "directories deep") {
+		t.Error(why)
+	}
+}
+
+// TestAttackFileInPlaceOfLink: a file that comes where a link was removed is in quarantine, and named as such.
+func TestAttackFileInPlaceOfLink(t *testing.T) {
+	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
+	put(t, project, ".git/HEAD", ".git/refs/x")
+	r, _ := begin(t, s, project, false)
+	at := filepath.Join(project, ".git/config.worktree")
+	if err := os.Symlink("config", at); err != nil {
+		t.Fatal(err)
+	}
+	if removed, left := r.lookThrough(t.Context()); len(removed) != 1 || left != "" {
+		t.Fatalf("%v, %q", removed, left)
+	}
+	put(t, project, ".git/config.worktree")
+	settled, err := r.Settle()
+	words := settled.Words(project)
+	if err != nil || len(words) != 1 || !strings.Contains(words[0], "it is in quarantine") {
+		t.Errorf("%q, %v", words, err)
 	}
 }
 

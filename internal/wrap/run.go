@@ -224,11 +224,11 @@ func (s State) Left(project string) (list []*Run, err error) {
 
 // Settled is what a run left in its project.
 type Settled struct {
-	Dir     string            `json:"quarantine,omitempty"` // where what appeared is now, by its path in the project
+	Dir     string            `json:"quarantine,omitempty"` // holds new files, by their paths in the project
 	Moved   []string          `json:"moved,omitempty"`
 	Links   map[string]string `json:"links,omitempty"`   // those of Moved that are links out of the project, with their targets
 	Unseen  []string          `json:"unseen,omitempty"`  // directories that could not be looked into
-	Changed []string          `json:"changed,omitempty"` // what was guarded and is not what it was
+	Changed []string          `json:"changed,omitempty"` // guarded files that are not as they were
 }
 
 // maxWords bounds how many things of a kind are named to a person: an agent can leave millions.
@@ -271,17 +271,20 @@ func (s Settled) list() string {
 	return ": " + s.Dir + ".json names those that are in quarantine"
 }
 
-// moved notes what is in quarantine.
+// moved notes a path that was taken out of the project. An agent can make a link again where one was removed, and a file as well.
 func (s *Settled) moved(path string, links map[string]string) {
-	if s.Links[path] == "" { // an agent can make a link again
+	if s.Links[path] == "" {
 		s.Moved = append(s.Moved, path)
 	}
-	if words, link := links[path]; link {
-		if s.Links == nil {
-			s.Links = map[string]string{}
-		}
-		s.Links[path] = words
+	words, link := links[path]
+	if !link {
+		delete(s.Links, path)
+		return
 	}
+	if s.Links == nil {
+		s.Links = map[string]string{}
+	}
+	s.Links[path] = words
 }
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

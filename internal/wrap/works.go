@@ -121,7 +121,7 @@ func (w *Works) state(cache string) State {
 	return State(filepath.Join(w.Dir, cache))
 }
 
-// wallFor is the wall of a tool that an agent in the agent jail calls: it keeps what is guarded. It is nil for one that writes nothing.
+// wallFor is the wall of a tool that an agent in the agent jail calls: it keeps guarded files as they are. It is nil for a tool that writes nothing.
 func wallFor(job bailey.Job) (*bailey.Wall, error) {
 	var wall *bailey.Wall
 	for _, p := range job.Places {
@@ -165,12 +165,12 @@ func guardedIn(project string) (Found, error) {
 func (s State) Home(project string) string    { return s.in(named(project), "home") }
 func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
 
-// configuration is what the tools that download would take from a HOME as their own: where Node looks for modules, and files of
+// configuration are the files in a HOME that tools which download would obey: where Node looks for modules, and files of
 // settings. None of them writes it; a package that npm installs can have npm make a link there.
 var configuration = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
 	".pip", ".pydistutils.cfg", ".gitconfig", "go/env"}
 
-// tidy takes it out of the home of what downloads.
+// tidy removes them from the home of the tools that download.
 func (s State) tidy(project string) error {
 	root, err := os.OpenRoot(s.Fetched(project))
 	if err != nil {

@@ -168,7 +168,7 @@ func (c *checks) skipped() []skip {
 	return all
 }
 
-// tail is the end of what tests printed, of at most so many lines: without those that only say which tests ran, if it is longer.
+// tail is the end of the output of tests, at most so many lines. From a longer output, lines that only say which tests ran are dropped first.
 func tail(text string, lines int) string {
 	all := strings.SplitAfter(text, "\n")
 	if len(all) > lines {

@@ -183,7 +183,7 @@ func (c *checks) form(ctx context.Context, _ *report) error {
 // elsewhere compiles changed packages, with their tests, for systems that nothing here can run.
 func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
 	for _, system := range []string{"linux/arm64", "darwin/arm64", "windows/amd64"} {
-		// What has no file for a system cannot be vetted there: go vet refuses it if it is named.
+		// go vet refuses a package that is named and has no file for the system, so these are left out.
 		there, err := c.outputWith(ctx, on(system), append([]string{"go", "list", "-e", "-f", "{{if or .GoFiles .CgoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pkgs...)...)
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestTail: of long output what a test says is kept before which tests passed.
+// TestTail: long output loses the lines about passed tests before those that a test printed.
 func TestTail(t *testing.T) {
 	text := "a_test.go:1: this is why\n" + strings.Repeat("=== RUN   TestX\n    --- PASS: TestX/y (0.00s)\n", 50) + "--- FAIL: TestX (0.00s)\n"
 	if got := tail(text, 40); got != "a_test.go:1: this is why\n--- FAIL: TestX (0.00s)\n" {

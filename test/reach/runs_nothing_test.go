@@ -20,7 +20,7 @@ import (
 	"bailey/packs"
 )
 
-// TestAttackFetchRunsProject: a project that has written what it can for the tools that reach a registry has none of it run by them.
+// TestAttackFetchRunsProject: tools that reach a registry run none of the files that a project has prepared for them.
 func TestAttackFetchRunsProject(t *testing.T) {
 	ktest.Long(t)
 	script := "#!/bin/sh\ntouch ran\n"
@@ -67,7 +67,7 @@ func TestAttackFetchRunsProject(t *testing.T) {
 			t.Error("it reached nothing, so this shows nothing")
 		}
 		wantNothingRan(t, p, "pip.download", r)
-		// What a file of requirements says of building outranks the command line.
+		// Options for building in a file of requirements outrank the command line.
 		source := tarball(t, "yard-source-1.0/setup.py", "open('"+p+"/ran', 'w')\n")
 		files := http.NewServeMux()
 		files.HandleFunc("/yard-source-1.0.tar.gz", func(rw http.ResponseWriter, _ *http.Request) { rw.Write(source) })
@@ -105,7 +105,7 @@ func TestAttackFetchRunsProject(t *testing.T) {
 		p := s.project("p", "Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\n[dependencies]\nyard-pad = \"1\"\n", "src/lib.rs", "", ".cargo/config.toml", config, "rustc", "open('ran', 'w')\n",
 			"evil", script)
 		os.Chmod(filepath.Join(p, "evil"), 0o755)
-		// What an earlier build left in its HOME is not the HOME of what fetches.
+		// An earlier build leaves files in its HOME, which is not the HOME of tools that fetch.
 		s.call("cargo.build", p, nil)
 		for _, home := range homes(s, "cargo") {
 			os.MkdirAll(filepath.Join(home, ".cargo"), 0o755)

@@ -26,7 +26,7 @@ func main() {
 	host, _ := os.Hostname()
 	_, err := os.ReadDir("/")
 	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
-	outside := len(os.Args) > 1 && (os.Args[1] == "crash" || os.Args[1] == "catch") // which harm nobody
+	outside := len(os.Args) > 1 && (os.Args[1] == "crash" || os.Args[1] == "catch") // which do no harm
 	if !lesser && !outside && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" && os.Args[1] != "flood" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
