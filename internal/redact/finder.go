@@ -19,13 +19,15 @@ type finder struct {
 	last   extent
 	ask    ask // of the last word
 	sep    separator
-	scheme bool     // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
-	tail   Category // a value was cut at its bound: what follows directly belongs to it
-	blob   int      // up to here there is base64 that says nothing
-	bare   dry      // values without quotes
-	sums   dry      // hashes
-	where  dry      // connection strings of Azure
-	depth  int      // layers of encoding around this text
+	scheme bool      // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
+	tail   Category  // a value was cut at its bound: what follows directly belongs to it
+	blob   int       // up to here there is base64 that says nothing
+	block  yamlBlock // that next is in
+	armour bool      // inside the armour of something that is not private: a certificate, a signature
+	bare   dry       // values without quotes
+	sums   dry       // hashes
+	where  dry       // connection strings of Azure
+	depth  int       // layers of encoding around this text
 }
 
 // dry is how far was looked for something, from several places, in vain. It bounds how often the same text is read:
@@ -65,6 +67,7 @@ func (f *finder) shift(n int) {
 	f.last.start -= n
 	f.last.end -= n
 	f.blob -= n
+	f.block.judged -= n
 	f.bare.shift(n)
 	f.sums.shift(n)
 	f.where.shift(n)
@@ -73,7 +76,13 @@ func (f *finder) shift(n int) {
 // scan looks on and calls add for each find. It returns the first place that is not decided.
 func (f *finder) scan(b []byte, final bool, add func(span)) int {
 	for f.next < len(b) {
-		if f.ask == nothing && f.tail == "" && f.open <= f.next {
+		if f.inBlock(b) {
+			if f.blockLine(b, final, add) {
+				return f.next
+			}
+			continue
+		}
+		if f.ask == nothing && f.tail == "" && f.open <= f.next && f.block.ask == nothing {
 			if f.skim(b); f.next == len(b) {
 				break
 			}
@@ -152,6 +161,13 @@ func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) b
 		if i+1 < len(b) && classes[b[i+1]]&quote != 0 {
 			f.sep.n++
 			f.next++
+			return true
+		}
+	}
+	if f.ask != nothing && (b[i] == '|' || b[i] == '>') {
+		if begins, open := f.beginsBlock(b, i, final); open {
+			return false
+		} else if begins {
 			return true
 		}
 	}

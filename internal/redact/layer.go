@@ -18,7 +18,8 @@ func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(spa
 	if f.depth >= maxDepth || i < f.blob || j-i < minLayer || kinds&dot != 0 || kinds&upper == 0 || kinds&lower == 0 {
 		return 0, false
 	}
-	if !worth(b[i:j]) && !(j-i >= 40 && putty(b, i)) {
+	inner := f.keyLine(b, i, j, kinds)
+	if !inner && !worth(b[i:j]) && !(j-i >= 40 && putty(b, i)) {
 		return 0, false
 	}
 	end, open := base64End(b, i, j, final)
@@ -26,7 +27,7 @@ func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(spa
 		return 0, true
 	}
 	text := decode(b[i:end])
-	if privateDER(text) || putty(b, i) {
+	if privateDER(text) || putty(b, i) || inner && bytes.IndexByte(b[i:end], '\n') >= 0 && !printable(text) {
 		add(span{i, end, PrivateKey})
 		return end, false
 	}
@@ -171,6 +172,37 @@ func privateDER(text []byte) bool {
 	}
 	version := bytes.HasPrefix(body, []byte{2, 1, 0}) || bytes.HasPrefix(body, []byte{2, 1, 1})
 	return version && (body[3] == 2 || body[3] == 4 || body[3] == 0x30)
+}
+
+// keyLine holds for a line that looks like one of the inside of a private key: as long as PEM's (RFC 7468, section 2) or
+// OpenSSH's, with nothing else on it, and not in the armour of something else. Two or more of them are taken for a key
+// that lost its first line, or both ends.
+func (f *finder) keyLine(b []byte, i, j int, kinds class) bool {
+	if f.armour || j == len(b) || classes[b[j]]&line == 0 {
+		return false
+	}
+	if b[i] == '+' || b[i] == '-' { // of a diff
+		if n := j - i; n == 65 || n == 71 {
+			i++
+		}
+	}
+	w := b[i:j]
+	if len(w) != 64 && len(w) != 70 || bytes.ContainsAny(w, "-_~%.") {
+		return false
+	}
+	s := shapeOf(w)
+	return len(bytes.TrimLeft(lineBefore(b, i), " \t+->|")) == 0 && s.random() && s.digits > 0 && !s.hex
+}
+
+// armoured keeps whether what follows stands in the armour of something that is not private: a certificate, a public key,
+// a signature. Private keys in armour are found by block.
+func (f *finder) armoured(w []byte) {
+	switch {
+	case bytes.HasSuffix(w, []byte("-BEGIN")), string(w) == "Public-Lines":
+		f.armour = true
+	case bytes.HasSuffix(w, []byte("-END")), string(w) == "Private-Lines":
+		f.armour = false
+	}
 }
 
 // putty holds when the line before says that what follows are the private lines of PuTTY's form.

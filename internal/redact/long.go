@@ -19,12 +19,6 @@ func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span
 		add(span{i, j, APIKey})
 		return j, false
 	}
-	if kinds&sign != 0 {
-		if s, category := f.t.encoded(b[i:j]); s.end > 0 {
-			add(span{i + s.start, i + s.end, category})
-			return i + s.end, false
-		}
-	}
 	if end := f.jwt(b, i, j, kinds, add); end > 0 {
 		return end, false
 	}
@@ -120,43 +114,6 @@ func discord(w []byte) bool {
 
 // atlas holds for a token of HCP Terraform.
 func atlas(w []byte) bool { return len(w) >= 60 && bytes.Index(w, []byte(".atlasv1.")) == 14 }
-
-// encoded finds a value behind its name in a text that is percent-encoded: password%3D…%26.
-func (t *tables) encoded(w []byte) (extent, Category) {
-	for at, tries := 0, 0; tries < maxTries; tries++ {
-		n := bytes.IndexByte(w[at:], '%')
-		if n < 0 || at+n+3 >= len(w) {
-			break
-		}
-		at += n + 3
-		if w[at-2] != '3' || w[at-1]|0x20 != 'd' {
-			continue
-		}
-		name := at - 3
-		for name > 0 && classes[w[name-1]]&(alnum_|joint) != 0 && at-name < maxName {
-			name--
-		}
-		if name > 1 && w[name-2] == '%' {
-			name = min(name+2, at-3) // the digits of %26
-		} else if name > 0 && w[name-1] == '%' {
-			name = min(name+2, at-3)
-		}
-		a := t.asks(w[name : at-3])
-		if a != forSecret && a != forToken {
-			continue
-		}
-		end := at
-		for end < min(len(w), at+maxValue) && !bytes.HasPrefix(w[end:], []byte("%26")) && classes[w[end]]&slash == 0 {
-			end++
-		}
-		val := w[at:end]
-		switch {
-		case a == forSecret && len(val) >= 6 && !placeholder(val) && !identifier(val), a == forToken && tokenLike(val, 12) && !placeholder(val):
-			return extent{at, end}, category(a)
-		}
-	}
-	return extent{}, ""
-}
 
 // category is what a value is that was asked for so.
 func category(a ask) Category {

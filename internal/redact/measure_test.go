@@ -113,7 +113,8 @@ var hostile = map[string]string{
 	"equals": "=", "space": " ", "newline": "\n", "hot": "password ", "name": "- name: password\n", "jdbc": "jdbc:a", "padding": "QUJD=", "bearer": "Bearer ", "u": "-u a", "ipv6": "::1:", "ones": "1:2:3:4:5:6:7:",
 	"underscore": "a_", "service": "Private-Lines: 1\n", "mysql": "mysql -pA1 ", "custom": "T-", "longline": "xyz T-", "listed": "password=a,", "encoded": "x%3D", "passwords": "password%3Da", "call": "token(", "phrase": "mnemonic: aaa ", "login": "login a:",
 	"starred": "*:*:*:a:", "bots": "bot12345678:", "brackets": "[[", "nested": `{"a":`, "eyj": "eyJ", "letters": "a", "quote": `"`, "anchors": "password: &", "thin": "jdbc:oracle:a/", "ldap": "{SHA}", "user": "://a@",
-	"scheme": "http://x.my.salesforce.com:",
+	"scheme": "http://x.my.salesforce.com:", "html": "&quot;a", "twice": "&amp;quot;", "unicode": `\u0022`, "percent": "%22%26%5C", "layers": "%26amp;%5cu0026", "amps": "&", "backslashes": `\`, "encoded names": "password%3D%22x",
+	"yaml": "password: |\n  a\n", "block": "  a b = c\n", "headers": "password: |\n",
 }
 
 // BenchmarkHostile measures each of them, and an ordinary text to compare with. None may be slower by a factor of

@@ -21,7 +21,9 @@
 //     and password of a URL, a line of .netrc or .pgpass, the name of a service (data/*services.txt). What
 //     the name asks for, what stands between, and what the value looks like decide together: see
 //     finder, key, judge;
-//   - all that under up to three layers of base64, with terminal escapes in it, and in UTF-16;
+//   - values in a block of YAML under such a name, line by line; lines of a private key without its first and last;
+//   - all that under up to three layers of base64, with terminal escapes in it, in UTF-16, and where the signs around it
+//     are encoded for HTML, a URL, JSON or JavaScript, or for two of these;
 //   - patterns of one's own, line by line: see [Pattern].
 //
 // What only looks like a secret is left alone: digests, identifiers, versions, variables, names of

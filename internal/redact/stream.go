@@ -24,12 +24,13 @@ type stream struct {
 	next  int  // first place that the index has not decided
 	size  int  // of the index when it looked
 	keys  block
-	words *finder // nil without rules
-	lines *lines  // nil without custom patterns
-	finds []span  // begin at or after done, or overlap it
-	out   []byte  // what feed has made
-	count int     // tokens in it, and in all before
-	marks int     // escaped ones, likewise
+	words *finder  // nil without rules
+	signs *encoded // nil without rules
+	lines *lines   // nil without custom patterns
+	finds []span   // begin at or after done, or overlap it
+	out   []byte   // what feed has made
+	count int      // tokens in it, and in all before
+	marks int      // escaped ones, likewise
 	tell  func(Finding)
 	keep  bool // the text was redacted already: see [Table.Again]
 	line  int  // newlines before done, counted only for tell
@@ -39,7 +40,7 @@ type stream struct {
 func (t *Table) newStream() *stream {
 	s := &stream{t: t}
 	if t.rules != nil {
-		s.words = &finder{t: builtIn()}
+		s.words, s.signs = &finder{t: builtIn()}, &encoded{t: builtIn()}
 		if len(t.rules.patterns) > 0 {
 			s.lines = &lines{rules: t.rules}
 		}
@@ -52,7 +53,7 @@ func (s *stream) feed(p []byte, final bool) {
 	s.v.take(p, final)
 	hold := min(s.search(final), s.keys.scan(s.v.b, final, s.add))
 	if s.words != nil {
-		hold = min(hold, s.words.scan(s.v.b, final, s.addRuled))
+		hold = min(hold, s.words.scan(s.v.b, final, s.addRuled), s.signs.scan(s.v.b, final, s.addRuled))
 	}
 	if s.lines != nil {
 		hold = min(hold, s.lines.scan(s.v.b, final, s.addRuled))
@@ -236,7 +237,7 @@ func (s *stream) compact() {
 		low = min(low, s.keys.start)
 	}
 	if s.words != nil {
-		low = min(low, max(0, s.words.next-look))
+		low = min(low, max(0, s.words.next-look), max(0, s.signs.next-s.signs.behind()))
 	}
 	if s.lines != nil {
 		low = min(low, s.lines.start)
@@ -261,6 +262,7 @@ func (s *stream) compact() {
 	s.keys.shift(low)
 	if s.words != nil {
 		s.words.shift(low)
+		s.signs.shift(low)
 	}
 	if s.lines != nil {
 		s.lines.start -= low

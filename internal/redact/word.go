@@ -116,6 +116,9 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 		f.pass(b[i:j])
 		return j, false
 	}
+	if kinds&joint != 0 {
+		f.armoured(b[i:j])
+	}
 	if kinds&letter == 0 {
 		f.ask, f.last, f.sep = nothing, extent{i, j}, separator{}
 		return j, false

@@ -1,0 +1,231 @@
+package redact
+
+import (
+	"bytes"
+	"html"
+)
+
+const (
+	maxEncoded  = 16 << 10 // bytes of a line with encoded signs that are held back and looked at as one
+	maxEncoding = 2        // encodings in each other that are looked through
+	maxUnit     = 12       // bytes of one encoded sign
+)
+
+// encoded finds what only shows once the signs around it are decoded: &quot;password&quot;:&quot;…&quot; of HTML,
+// password%3D… of a URL (RFC 3986, section 2.1), \u003cpassword\u003e… of JSON (RFC 8259, section 7), \x22 of
+// JavaScript. The finder looks at the text as it is too, so this only ever adds finds.
+//
+// It takes a line from the first encoded sign on, as a whole: from there it is held back until the line ends.
+type encoded struct {
+	t    *tables
+	next int  // first byte that is not looked at
+	open bool // an encoded sign stands at next
+	seek int  // up to here the open line does not end
+	more bool // the line was cut at its bound before next
+}
+
+func (e *encoded) shift(n int) {
+	e.next -= n
+	e.seek -= n
+}
+
+// behind is how far before next the text is still needed.
+func (e *encoded) behind() int {
+	if e.more {
+		return maxValue
+	}
+	return look
+}
+
+// scan looks on and calls add for each find. It returns the first place that is not decided.
+func (e *encoded) scan(b []byte, final bool, add func(span)) int {
+	for {
+		if !e.open {
+			at, open := nextSign(b, e.next, final)
+			e.next = at
+			if at == len(b) || open {
+				return at
+			}
+			e.open, e.seek, e.more = true, at, false
+		}
+		limit := min(len(b), e.next+maxEncoded)
+		end := limit
+		if n := bytes.IndexByte(b[e.seek:limit], '\n'); n >= 0 {
+			end = e.seek + n + 1
+		} else if limit == len(b) && !final {
+			e.seek = limit
+			return e.next
+		}
+		from := max(0, e.next-maxValue)
+		if !e.more {
+			from = e.next - len(lineBefore(b, e.next))
+		}
+		start := e.next
+		e.look(b[from:end], nil, maxEncoding, func(s span) {
+			// What stands before the first encoded sign is out, or not, by how the text came.
+			if s.start, s.end = max(s.start+from, start), s.end+from; s.start < s.end {
+				add(s)
+			}
+		})
+		e.more = b[end-1] != '\n'
+		e.next, e.seek, e.open = end, end, e.more
+		if e.open && end == len(b) {
+			return end
+		}
+	}
+}
+
+// look decodes text by each encoding that has a sign in it, and looks at what that gives. at has the places in the
+// whole text that the bytes of text come from; nil if these are the same.
+func (e *encoded) look(text []byte, at []int32, depth int, add func(span)) {
+	for _, enc := range encodings {
+		if !enc.used(text) {
+			continue
+		}
+		plain, from := enc.decode(text, at)
+		words := finder{t: e.t}
+		words.scan(plain, true, func(s span) {
+			if !Pseudonym(s.category) {
+				add(span{int(from[s.start]), int(from[s.end]), s.category})
+			}
+		})
+		if depth > 1 {
+			e.look(plain, from, depth-1, add)
+		}
+	}
+}
+
+// encoding is one way to write a sign.
+type encoding struct {
+	lead  byte
+	parse func(b []byte) (sign byte, n int) // n is zero for what is no encoded sign
+}
+
+// encodings of signs. Letters and digits need none, so no program encodes them.
+var encodings = []encoding{
+	{'%', func(b []byte) (byte, int) { return hexSign(b, 1, 3) }},
+	{'&', entity},
+	{'\\', func(b []byte) (byte, int) {
+		switch {
+		case len(b) > 3 && b[1] == 'u' && b[2] == '0' && b[3] == '0':
+			return hexSign(b, 4, 6)
+		case len(b) > 1 && b[1] == 'x':
+			return hexSign(b, 2, 4)
+		}
+		return 0, 0
+	}},
+}
+
+// hexSign reads two hex digits.
+func hexSign(b []byte, from, to int) (byte, int) {
+	if len(b) < to {
+		return 0, 0
+	}
+	c := nibble(b[from])<<4 | nibble(b[from+1])
+	if !hexDigit(b[from]) || !hexDigit(b[from+1]) || c >= 0x7f || classes[c]&alnum_ != 0 || c < ' ' && classes[c]&gap == 0 {
+		return 0, 0
+	}
+	return c, to
+}
+
+func nibble(c byte) byte {
+	if c >= 'A' {
+		return (c | 0x20 - 'a') + 10
+	}
+	return c - '0'
+}
+
+// entity reads a character reference of HTML that stands for one sign.
+func entity(b []byte) (byte, int) {
+	n := bytes.IndexByte(b[:min(len(b), maxUnit)], ';')
+	if n < 3 {
+		return 0, 0
+	}
+	text := html.UnescapeString(string(b[:n+1]))
+	if len(text) != 1 || classes[text[0]]&alnum_ != 0 {
+		return 0, 0
+	}
+	return text[0], n + 1
+}
+
+// assigning are the signs that can stand between a name and its value, and those that begin another encoded sign.
+const assigning = "\"'=:<>%&\\"
+
+// sign returns what stands encoded at the beginning of b.
+func (enc *encoding) sign(b []byte) (byte, int) {
+	if b[0] != enc.lead {
+		return 0, 0
+	}
+	return enc.parse(b)
+}
+
+func (enc *encoding) used(text []byte) bool {
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(text[i:], enc.lead)
+		if n < 0 {
+			return false
+		}
+		i += n
+		if c, n := enc.sign(text[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
+			return true
+		}
+	}
+}
+
+// decode returns text with its encoded signs decoded, and where each byte of that comes from; one more says where
+// text ends.
+func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32) {
+	origin := func(i int) int32 {
+		if at == nil {
+			return int32(i)
+		}
+		return at[i]
+	}
+	plain, from = make([]byte, 0, len(text)), make([]int32, 0, len(text)+1)
+	for i := 0; i < len(text); {
+		c, n := enc.sign(text[i:])
+		if n == 0 {
+			c, n = text[i], 1
+		}
+		plain, from = append(plain, c), append(from, origin(i))
+		i += n
+	}
+	return plain, append(from, origin(len(text)))
+}
+
+// nextSign returns the next place at or after i at which an encoded sign stands that may tell a name from its value.
+// It is open if the bytes do not suffice to say so.
+func nextSign(b []byte, i int, final bool) (at int, open bool) {
+	leads := [3]next{{c: '%'}, {c: '&'}, {c: '\\'}}
+	for ; i < len(b); i++ {
+		for k := range leads {
+			leads[k].after(b, i)
+		}
+		i = min(leads[0].at, leads[1].at, leads[2].at)
+		if i == len(b) {
+			break
+		}
+		if !final && len(b)-i < maxUnit && mayBeSign(b[i:]) {
+			return i, true
+		}
+		for k := range encodings {
+			if c, n := encodings[k].sign(b[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
+				return i, false
+			}
+		}
+	}
+	return len(b), false
+}
+
+// mayBeSign holds for the beginning of an encoded sign that is not all there.
+func mayBeSign(b []byte) bool {
+	rest := b[1:]
+	switch b[0] {
+	case '%':
+		return len(rest) < 2 && (len(rest) == 0 || hexDigit(rest[0]))
+	case '&':
+		return len(rest) == 0 || bytes.IndexByte(rest, ';') < 0 && (rest[0] == '#' && runEnd(rest, 1, alnum_) == len(rest) || runEnd(rest, 0, alnum_) == len(rest))
+	}
+	return len(rest) == 0 || rest[0] == 'u' && len(rest) < 5 && runEnd(rest, 1, digit|letter) == len(rest) ||
+		rest[0] == 'x' && len(rest) < 3 && runEnd(rest, 1, digit|letter) == len(rest)
+}

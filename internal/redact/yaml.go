@@ -1,0 +1,105 @@
+package redact
+
+import "bytes"
+
+// yamlBlock is a block scalar of YAML (1.2.2, section 8.1) under the name of a secret:
+//
+//	password: |
+//	  …
+//
+// Each of its lines is a value. It ends at a line that is indented no more than the name. In a diff both have one more
+// sign before them.
+type yamlBlock struct {
+	ask    ask // of the name; nothing outside of a block
+	name   [maxName]byte
+	length int // of the name
+	indent int // of the line with the name
+	judged int // where the line begins that was looked at last
+}
+
+// maxHeader bounds what stands between the name of a block and the end of its line.
+const maxHeader = 128
+
+// beginsBlock decides on a | or > at i behind a name that asks for a secret: whether a block begins there.
+func (f *finder) beginsBlock(b []byte, i int, final bool) (begins, open bool) {
+	s, size := &f.sep, f.last.end-f.last.start
+	if f.ask > forToken || size > maxName || i-f.last.end > maxName ||
+		s.colons != 1 || !s.space || s.eq > 0 || s.opened != 0 || s.lines > 0 || s.element || s.pipe || s.call != 0 || s.comma {
+		return false, false
+	}
+	j := i + 1
+	for j < len(b) && j-i < 3 && (b[j] == '-' || b[j] == '+' || classes[b[j]]&digit != 0) {
+		j++
+	}
+	for j < len(b) && j-i < maxHeader && classes[b[j]]&blank != 0 {
+		j++
+	}
+	if j < len(b) && b[j] == '#' && classes[b[j-1]]&blank != 0 {
+		for j < len(b) && j-i < maxHeader && classes[b[j]]&line == 0 {
+			j++
+		}
+	}
+	if j < len(b) && b[j] == '\r' {
+		j++
+	}
+	if j == len(b) {
+		return false, !final
+	}
+	if b[j] != '\n' {
+		return false, false
+	}
+	f.block = yamlBlock{ask: f.ask, length: size, judged: -1}
+	copy(f.block.name[:], b[f.last.start:f.last.end])
+	before := lineBefore(b, f.last.start)
+	f.block.indent = len(before) - len(bytes.TrimLeft(before, " -+"))
+	f.next, f.ask, f.sep = j+1, nothing, separator{}
+	return true, false
+}
+
+// inBlock holds at the beginning of a line of a block that was not looked at.
+func (f *finder) inBlock(b []byte) bool {
+	return f.block.ask != nothing && f.tail == "" && f.next > 0 && f.next != f.block.judged && b[f.next-1] == '\n'
+}
+
+// blockLine decides on the line of a block at next. It returns true to wait.
+func (f *finder) blockLine(b []byte, final bool, add func(span)) bool {
+	s, i := &f.block, f.next
+	limit := min(len(b), i+maxValue)
+	end := limit
+	if n := bytes.IndexByte(b[i:limit], '\n'); n >= 0 {
+		end = i + n
+	} else if limit == len(b) && limit < i+maxValue && !final {
+		return true
+	}
+	text := bytes.TrimRight(b[i:end], " \t\r")
+	v, stop := i, i+len(text)
+	if v < stop && (b[v] == '+' || b[v] == '-') {
+		v++
+	}
+	for v < stop && b[v] == ' ' {
+		v++
+	}
+	s.judged = i
+	if v == stop {
+		return false
+	}
+	if v-i <= s.indent {
+		s.ask = nothing
+		return false
+	}
+	if bytes.ContainsAny(b[v:stop], " \t") && (s.ask != forSecret || b[v] == '#' || bytes.ContainsAny(b[v:stop], "=:")) {
+		return false // a line of a file: it says for itself what is secret in it
+	}
+	q := &question{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length], b: b, v: v, closed: true}
+	found, category := q.judge(f, stop)
+	if found.end == found.start {
+		return false
+	}
+	category = f.kind(category, b[v:stop])
+	add(span{v, stop, category})
+	if stop-i >= maxValue {
+		f.tail = category
+	}
+	f.next, f.open, f.ask, f.sep, f.last = stop, 0, nothing, separator{}, extent{v, v}
+	return false
+}
