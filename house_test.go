@@ -39,6 +39,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/jail/inside": {},
 	"internal/egress":      {ours: []string{"."}},
 	"internal/daemon":      {ours: []string{"."}},
+	"internal/strangers":   {},
 	"internal/terminal":    {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},
@@ -51,15 +52,15 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/gate": {ours: []string{".", "pack"}},
 	// doors
 	"internal/wire":    {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
-	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
+	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/strangers", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/shim":    {ours: []string{".", "internal/terminal", "internal/wire"}},
 	"internal/judge":   {ours: []string{".", "pack", "internal/command", "internal/guard"}},
-	"internal/mcp":     {ours: []string{"."}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
+	"internal/mcp":     {ours: []string{".", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	"internal/wrap":    {ours: []string{".", "internal/guard"}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// programs wire everything and are imported by no one
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/strangers", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	"cmd/bailey-shim":   {ours: []string{"internal/shim"}},

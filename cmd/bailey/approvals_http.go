@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"bailey/internal/strangers"
 	"bailey/internal/wire"
 
 	"bailey"
@@ -43,7 +44,10 @@ type answersHTTP struct {
 // serve serves until ctx ends.
 func (h *answersHTTP) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
-		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0)}
+		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, strangerKey{}, strangers.Of(c))
+		}}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -69,6 +73,9 @@ func turnedAway(status int, kind bailey.Kind, message, hint string) error {
 	return httpRefusal{&bailey.Error{Kind: kind, Message: message, Hint: hint}, status}
 }
 
+// strangerKey has the connection of a request, as a stranger's.
+type strangerKey struct{}
+
 // handler has the requests. Nothing but these is answered, and no request without the token.
 func (h *answersHTTP) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -92,6 +99,9 @@ func (h *answersHTTP) handler() http.Handler {
 		if err := h.admit(r); err != nil {
 			h.write(out, r, nil, err)
 			return
+		}
+		if s, _ := r.Context().Value(strangerKey{}).(*strangers.Conn); s != nil {
+			s.Known()
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {
 			h.write(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 
+	"bailey/internal/strangers"
 	"bailey/internal/terminal"
 
 	"github.com/spf13/cobra"
@@ -37,13 +38,13 @@ func (l *listening) check(address string) error {
 	return nil
 }
 
-// listen listens, by TCP.
+// listen listens, by TCP. The connections that it accepts are strangers until the door knows them.
 func (l *listening) listen(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + terminal.Shown(address), Err: err, Hint: "name another address"}
 	}
-	return at, nil
+	return strangers.New(strangers.Usual).Listener(at, nil), nil
 }
 
 // secured speaks TLS on what is accepted, where there is a certificate.

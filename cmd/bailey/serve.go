@@ -80,10 +80,6 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 	defer l.Close()
 	var front mcp.Front
 	front.Hosts, front.Origins = s.names(l.Addr())
-	says, err := json.Marshal(front)
-	if err != nil {
-		return err
-	}
 	to := "clients that send the header Authorization: Bearer TOKEN; bailey token add makes one"
 	if s.fixtures {
 		to = "whoever asks, on this machine: what MCP's conformance suite wants, and nothing of Bailey's"
@@ -99,7 +95,15 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 		defer context.AfterFunc(ctx, func() { door.Close(context.Cause(ctx)) })()
 		return door.Serve(l, func(net.Conn) mcp.Front { return front })
 	}
-	dial := func(ctx context.Context) (io.ReadWriteCloser, error) { return c.HTTP(ctx, says) }
+	dial := func(ctx context.Context, source string) (io.ReadWriteCloser, error) {
+		front := front
+		front.Source = source
+		says, err := json.Marshal(front)
+		if err != nil {
+			return nil, err
+		}
+		return c.HTTP(ctx, says)
+	}
 	return gateway.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 

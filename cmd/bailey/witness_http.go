@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/strangers"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -85,6 +86,7 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + terminal.Shown(addr), Err: err, Hint: "give --listen another address"}
 	}
+	l = strangers.New(strangers.Usual).Listener(l, nil) // a witness asks for no token, so all of them stay strangers
 	server := &http.Server{Handler: w.handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	ready(l.Addr())

@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/internal/peer"
+	"bailey/internal/strangers"
 	"bailey/internal/wire"
 )
 
@@ -118,14 +119,15 @@ func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (fr
 }
 
 // maxFront bounds the connections of one listener; the next one waits for a place.
-const maxFront = maxWebs / 2
+const maxFront = maxWebs * 3 / 4
 
 // firstPatience bounds how long a connection may stay without a byte, or without having shaken hands.
 const firstPatience = 10 * time.Second
 
 // Forward gives each connection of a listener to the gateway, until ctx ends. It understands nothing of what passes. dial leads to
-// a gateway, which it starts if there is none.
-func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (io.ReadWriteCloser, error), log *slog.Logger) error {
+// a gateway, which it starts if there is none, and tells it where the connection comes from. A connection without a byte
+// is a stranger to a listener that has them; from then on the gateway bounds those that show no token.
+func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context, source string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -161,14 +163,17 @@ func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (io
 	}
 }
 
-func forward(ctx context.Context, conn net.Conn, dial func(context.Context) (io.ReadWriteCloser, error), log *slog.Logger) error {
+func forward(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	conn.SetDeadline(time.Now().Add(firstPatience))
 	first := make([]byte, 4<<10)
 	n, err := conn.Read(first) // of TLS, this shakes hands
 	if n == 0 {
 		return err
 	}
-	far, err := dial(ctx)
+	if s := strangers.Of(conn); s != nil {
+		s.Known()
+	}
+	far, err := dial(ctx, strangers.Source(conn))
 	if err != nil {
 		unavailable(conn)
 		log.Error("no gateway answers", "err", err, "hint", bailey.HintOf(err))

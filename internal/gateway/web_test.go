@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
+	"bailey/internal/strangers"
 )
 
 // TestForwardTellsNobodyWhy: who asks before a token was shown learns that no gateway answers, and whoever runs the listener learns why.
@@ -25,7 +27,7 @@ func TestForwardTellsNobodyWhy(t *testing.T) {
 	var log bytes.Buffer
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Forward(ctx, l, func(context.Context) (io.ReadWriteCloser, error) {
+		ended <- Forward(ctx, l, func(context.Context, string) (io.ReadWriteCloser, error) {
 			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger /home/ada/.bailey/ledger is full", Hint: "make room"}
 		}, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
@@ -57,7 +59,7 @@ func TestForwardEnds(t *testing.T) {
 	dialled := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Forward(ctx, l, func(context.Context) (io.ReadWriteCloser, error) {
+		ended <- Forward(ctx, l, func(context.Context, string) (io.ReadWriteCloser, error) {
 			dialled <- struct{}{}
 			near, _ := net.Pipe() // whose far end says nothing, and reads nothing
 			return near, nil
@@ -83,5 +85,49 @@ func TestForwardEnds(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("it goes on")
+	}
+}
+
+// TestAttackSilentConnections: connections without a byte, more than there are places, keep no other waiting.
+func TestAttackSilentConnections(t *testing.T) {
+	ktest.Long(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := strangers.Usual
+	limits.Grace = 0
+	crowd := strangers.New(limits)
+	ctx, end := context.WithCancel(t.Context())
+	sources := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Forward(ctx, crowd.Listener(l, nil), func(_ context.Context, source string) (io.ReadWriteCloser, error) {
+			sources <- source
+			return nil, errors.New("none")
+		}, slog.New(slog.DiscardHandler))
+	}()
+	for range maxFront + 1 {
+		silent, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+	}
+	begin := time.Now()
+	r, err := http.Get("http://" + l.Addr().String() + "/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if took := time.Since(begin); r.StatusCode != 503 || took > firstPatience/2 {
+		t.Errorf("%d after %v", r.StatusCode, took)
+	}
+	if from := <-sources; from != "127.0.0.1" {
+		t.Errorf("the gateway is told that it comes from %q", from)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey"
+	"bailey/internal/strangers"
 )
 
 // HTTPPath is where MCP is served.
@@ -65,10 +66,14 @@ type Caller struct {
 type Front struct {
 	Hosts   []string `json:"hosts"`   // with ports
 	Origins []string `json:"origins"` // scheme://host[:port], RFC 6454
+	Source  string   `json:"source"`  // where this connection comes from
 	Dir     string   `json:"-"`       // where calls start that name no place
 }
 
-type frontKey struct{}
+type (
+	frontKey    struct{}
+	strangerKey struct{}
+)
 
 // admits says why a request is none for this listener.
 func (f Front) admits(r *http.Request) error {
@@ -106,6 +111,7 @@ type HTTP struct {
 	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
 
 	patience time.Duration // slowPatience, but in tests
+	crowd    *strangers.Crowd
 
 	closed context.Context // ends when nothing is served any more
 	close  func()
@@ -133,7 +139,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 
 func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	h := &HTTP{HTTPConfig: c, patience: slowPatience}
+	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
@@ -150,15 +156,20 @@ const (
 	headPatience = 10 * time.Second
 	nextPatience = 2 * time.Minute
 	maxHead      = 16 << 10 // bytes of a request's line and headers
+	// refusedPatience is for the rest of a request that was refused before its body was read.
+	refusedPatience = time.Second
 )
 
 // Serve serves HTTP/1.1 on a listener until that ends, or [HTTP.Close] does it. front tells what a connection came through.
+// Connections that have shown no token are bounded, for each source and in all: see package strangers.
 func (h *HTTP) Serve(l net.Listener, front func(net.Conn) Front) error {
+	l = h.crowd.Listener(l, func(c net.Conn) string { return front(c).Source })
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headPatience, IdleTimeout: nextPatience, MaxHeaderBytes: maxHead,
 		ErrorLog: log.New(io.Discard, "", 0), // it quotes what clients send
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, frontKey{}, front(c))
+			s := c.(*strangers.Conn)
+			return context.WithValue(context.WithValue(ctx, frontKey{}, front(s.Conn)), strangerKey{}, s)
 		},
 	}
 	defer context.AfterFunc(h.closed, func() { server.Close() })()
@@ -205,21 +216,26 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *HTTP) serve(w *patient, r *http.Request) error {
 	front, _ := r.Context().Value(frontKey{}).(Front)
-	if err := front.admits(r); err != nil {
+	who, err := h.enter(front, r)
+	if err != nil { // a stranger's connection ends with its first refusal, and the body is not waited for
+		w.refuseBody()
 		return err
 	}
-	if r.URL.Path != HTTPPath {
-		return refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
-	}
-	who, err := h.admit(r)
-	if err != nil {
-		return refuseHTTP(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, err)
+	if s, ok := r.Context().Value(strangerKey{}).(*strangers.Conn); ok {
+		s.Known()
 	}
 	who.Dir = front.Dir
 	revision := r.Header.Get(headerRevision)
 	var msgs []message
 	if r.Method == http.MethodPost {
-		if msgs, err = h.read(w, r, revision); err != nil {
+		arrived, err := h.arrive(who.Principal.Token)
+		if err != nil {
+			w.refuseBody()
+			return err
+		}
+		msgs, err = h.read(w, r, revision)
+		arrived()
+		if err != nil {
 			return err
 		}
 	}
@@ -244,6 +260,21 @@ func (h *HTTP) serve(w *patient, r *http.Request) error {
 		h.end(t, gone{})
 	}
 	return nil
+}
+
+// enter says whose a request is, by what its head says.
+func (h *HTTP) enter(front Front, r *http.Request) (Caller, error) {
+	if err := front.admits(r); err != nil {
+		return Caller{}, err
+	}
+	if r.URL.Path != HTTPPath {
+		return Caller{}, refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
+	}
+	who, err := h.admit(r)
+	if err != nil {
+		return Caller{}, refuseHTTP(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, err)
+	}
+	return who, nil
 }
 
 // admit reads the bearer (RFC 6750, section 2.1) and asks whose it is.
@@ -387,6 +418,12 @@ type patient struct {
 	hide    func(string) string
 	refuses bool        // what is written says why, and may quote what was sent
 	hidden  atomic.Bool // in that, nothing is to be hidden any more: what is hidden twice reads as if it had been sent so
+}
+
+// refuseBody has the connection end with this answer, and waits little for what the request still sends.
+func (p *patient) refuseBody() {
+	p.Header().Set("Connection", "close")
+	p.control.SetReadDeadline(time.Now().Add(min(refusedPatience, p.each))) // a writer that has none is a test's
 }
 
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }

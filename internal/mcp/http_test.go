@@ -22,6 +22,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/strangers"
 )
 
 // web is the door for HTTP, over a listener of its own, before a gate.
@@ -732,4 +733,107 @@ func FuzzHTTP(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAttackStrangersByHTTP: connections that show no token, however they go about it, are closed early, and while they
+// come the requests of a token are answered, and its call goes on.
+func TestAttackStrangersByHTTP(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	g := yard()
+	g.do["system.echo"] = func(context.Context, bailey.Call) bailey.Result {
+		close(begun)
+		<-end
+		return bailey.Result{Receipt: "r-ok", Status: bailey.OK, Executed: true}
+	}
+	w := serveWeb(t, g, nil)
+	in := w.hello("good-ada")
+	answered := make(chan int, 1)
+	go func() {
+		code, _, _ := w.post(echoHTTP, newer("tools/call", "system_echo"))
+		answered <- code
+	}()
+	<-begun
+	const each = 20
+	host := strings.TrimPrefix(w.base, "http://")
+	var flood []net.Conn
+	for range each {
+		for _, says := range []string{"", "POST /mcp HT", "POST /mcp HTTP/1.1\r\nHost: " + host + "\r\nX: y\r\n",
+			"POST /mcp HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer bad\r\nContent-Length: 1000\r\n\r\n{",
+			"POST /mcp HTTP/1.1\r\nHost: " + host + "\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n{",
+			"GET /mcp HTTP/1.1\r\nHost: rebound.example\r\nContent-Length: 1000\r\n\r\n",
+			"GET /elsewhere HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 1000\r\n\r\n"} {
+			conn, err := net.Dial("tcp", host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, says)
+			flood = append(flood, conn)
+			if n := w.door.crowd.Size(); n > strangers.Usual.Most {
+				t.Fatalf("%d strangers are open", n)
+			}
+		}
+		if code, _, body := w.post(`{"jsonrpc":"2.0","id":4,"method":"ping"}`, in); code != 200 {
+			t.Fatalf("a request with a token, beside them: %d %s", code, body)
+		}
+	}
+	begin := time.Now()
+	for w.door.crowd.Size() > strangers.Usual.PerSource { // each that comes sends away those that stayed too long
+		if time.Since(begin) > headPatience/2 {
+			t.Fatalf("%d of %d strangers are still open", w.door.crowd.Size(), len(flood))
+		}
+		conn, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		time.Sleep(50 * time.Millisecond)
+	}
+	close(end)
+	if code := <-answered; code != 200 {
+		t.Errorf("the call that was under way: %d", code)
+	}
+}
+
+// TestAttackBodiesThatDoNotEnd: a token has only so many requests arriving at once, and leaves places to others; those that do
+// not end in time keep nothing.
+func TestAttackBodiesThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	w := serveWeb(t, yard(), nil)
+	w.door.patience = 300 * time.Millisecond
+	in := w.hello("good-eve")
+	ping := `{"jsonrpc":"2.0","id":4,"method":"ping"}`
+	host := strings.TrimPrefix(w.base, "http://")
+	arriving := func() int {
+		w.door.mu.Lock()
+		defer w.door.mu.Unlock()
+		return w.door.bodies
+	}
+	refused := false
+	for range 3 * maxTokenBodies {
+		conn, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer good-ada\r\nContent-Length: 1000000\r\n\r\n{", host)
+		if n := arriving(); n > maxTokenBodies {
+			t.Fatalf("%d bodies of one token arrive", n)
+		} else if n == maxTokenBodies {
+			refused = true
+		}
+	}
+	if code, _, body := w.post(ping, in); code != 200 {
+		t.Errorf("another token: %d %s", code, body)
+	}
+	for end := time.Now().Add(time.Minute); arriving() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bodies are waited for", arriving())
+		}
+	}
+	if !refused {
+		t.Skip("this machine was too slow to have them all at once")
+	}
 }

@@ -23,6 +23,9 @@ const (
 	maxTokenSeats    = 256
 	maxRequests      = 1024
 	maxTokenRequests = 768
+	// Bodies that are not there whole, each of which may take [maxLine] of memory.
+	maxBodies      = 256
+	maxTokenBodies = 64
 )
 
 // seats are the sessions of HTTP.
@@ -33,6 +36,8 @@ type seats struct {
 	all      map[string]*seat
 	requests int            // that are open
 	busy     map[string]int // of them, by token
+	bodies   int            // that arrive
+	arriving map[string]int // of them, by token
 	over     error          // why no session begins any more
 	ended    sync.WaitGroup
 }
@@ -119,6 +124,28 @@ func status(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusForbidden
+}
+
+// arrive takes a place for a body that a token's request sends, until leave.
+func (h *HTTP) arrive(token string) (leave func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.bodies >= maxBodies || h.arriving[token] >= maxTokenBodies {
+		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are arriving", "send each whole, and ask again in a moment")
+	}
+	h.bodies++
+	if h.arriving == nil {
+		h.arriving = map[string]int{}
+	}
+	h.arriving[token]++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.bodies--
+		if h.arriving[token]--; h.arriving[token] == 0 {
+			delete(h.arriving, token)
+		}
+	}, nil
 }
 
 // take counts a request of a session. A fresh one is the caller's to begin.

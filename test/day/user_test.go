@@ -126,6 +126,9 @@ func (u *user) command(dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// slowStart is said where a gateway takes long to start, which is no part of an answer.
+const slowStart = "bailey: starting the gateway; it verifies its ledger first\n"
+
 // does runs a command and returns what it printed and its exit code.
 func (u *user) does(dir, name string, args ...string) (string, int) {
 	u.t.Helper()
@@ -136,7 +139,7 @@ func (u *user) does(dir, name string, args ...string) (string, int) {
 	if cmd.ProcessState == nil {
 		u.t.Fatalf("%s %v: %v", name, args, err)
 	}
-	return out.String(), cmd.ProcessState.ExitCode()
+	return strings.ReplaceAll(out.String(), slowStart, ""), cmd.ProcessState.ExitCode()
 }
 
 // must runs a command that has to end well.
