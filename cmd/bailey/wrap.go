@@ -11,12 +11,12 @@ import (
 
 // wrapping is what the words of `wrap` come to.
 type wrapping struct {
-	egress        []string
-	env           []string
-	mem           string
-	tasks         int
-	keepHome, yes bool
-	log, follow   bool
+	egress                 []string
+	env                    []string
+	mem                    string
+	tasks                  int
+	keepHome, anyCase, yes bool
+	log, follow            bool
 }
 
 func (a *app) wrapVerb() *cobra.Command {
@@ -66,6 +66,7 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 	f.StringVar(&w.mem, "memory", "", "bound its memory, as in 2G; 4G is what policy allows at first")
 	f.IntVar(&w.tasks, "tasks", 0, "bound its processes and threads; 1024 is what policy allows at first")
 	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for the next time in this project")
+	f.BoolVar(&w.anyCase, "any-case", false, "start it also where names are found in any case, as .GIT for .git: what keeps files as they are can be got around there")
 	f.BoolVar(&w.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
 	f.BoolVar(&w.log, "log", false, "show what agents inside the wall were refused")
 	f.BoolVar(&w.follow, "follow", false, "with --log: go on as more comes")

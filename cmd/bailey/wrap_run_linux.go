@@ -63,6 +63,9 @@ func (a *app) wrap(ctx context.Context, words wrapping, argv []string) (err erro
 	if w.before, err = wrap.Guarded(w.project.Path, string(w.state)); err == nil {
 		err = w.before.Refused(w.project.Path)
 	}
+	if err == nil && !w.anyCase {
+		err = w.before.AnyCase(w.project.Path)
+	}
 	if err != nil {
 		return err
 	}

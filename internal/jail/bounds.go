@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"bailey"
@@ -19,6 +20,7 @@ type bounds struct {
 	memory uint64 // bytes
 	tasks  uint64 // processes and threads, with PID 1's own
 	weight uint64 // share of the processors, 100 being the usual; 0 where nobody weighs
+	spared bool   // when the machine runs out of memory the kernel may end others before this cage's processes
 }
 
 const (
@@ -45,6 +47,9 @@ func (b bounds) append(text []byte) []byte {
 	if b.weight > 0 {
 		text = strconv.AppendUint(append(text, " cpu "...), b.weight, 10)
 	}
+	if !b.spared {
+		text = append(text, " oom-first"...)
+	}
 	return append(text, '\n')
 }
 
@@ -57,14 +62,17 @@ func (b bounds) absent() []string {
 }
 
 // lacks are the parts that its layer lacks.
-func (b bounds) lacks() []string {
+func (b bounds) lacks() (parts []string) {
 	switch {
 	case b.layer == layerWatcher:
-		return []string{"watcher: System V segments that no process maps, and buffers of the kernel's"}
+		parts = append(parts, "watcher: System V segments that no process maps, what the kernel keeps for the tool (buffers of sockets and pipes, file locks), and a bound for all calls together")
 	case b.layer == layerCgroup && b.weight == 0:
-		return []string{"cgroup: CPU weight"}
+		parts = append(parts, "cgroup: CPU weight")
 	}
-	return nil
+	if b.spared {
+		parts = append(parts, b.layer+": an end before other processes when the machine runs out of memory")
+	}
+	return parts
 }
 
 // overMemory and overTasks say which bound was passed.
@@ -82,6 +90,7 @@ type holder struct {
 	asked  bool    // guarded by mu
 	groups *groups // nil: cages are watched; guarded by mu
 	why    error   // there are no groups; guarded by mu
+	spares bool    // no process can be named for the kernel to end first; guarded by mu
 
 	looking sync.WaitGroup // watchers at work
 }
@@ -91,6 +100,7 @@ func (h *holder) open() (*groups, error) {
 	defer h.mu.Unlock()
 	if !h.asked {
 		h.groups, h.why = openGroups(os.Geteuid())
+		h.spares = writeKnob("/proc/self/oom_score_adj", strings.TrimSpace(readKnob("/proc/self/oom_score_adj"))) != nil
 		h.asked = true
 	}
 	return h.groups, h.why
@@ -113,6 +123,7 @@ func (h *holder) bounds(l bailey.Limits) bounds {
 	if g, _ := h.open(); g != nil {
 		b = g.usual()
 	}
+	b.spared = h.spared()
 	if l.MemoryBytes > 0 {
 		b.memory = uint64(l.MemoryBytes)
 	}
@@ -143,9 +154,26 @@ func (h *holder) examine(layers []Layer) []Layer {
 // errUnheld marks a PID 1 that was started and could not be held.
 var errUnheld = errors.New("the new cage")
 
-// hold puts a PID 1 that waits for its letter under what will bound it.
+func (h *holder) spared() bool {
+	h.open()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.spares
+}
+
+// firstToGo is the highest of proc_pid_oom_score_adj(5): when the machine runs out of memory, the kernel ends these first. What a
+// tool makes the kernel keep, and no bound counts, goes with it.
+const firstToGo = "1000"
+
+// hold puts a PID 1 that waits for its letter under what will bound it. Its descendants inherit that.
 func (h *holder) hold(p *os.Process) (hold, error) {
-	if g, _ := h.open(); g != nil {
+	g, _ := h.open()
+	if !h.spared() {
+		if err := writeKnob("/proc/"+strconv.Itoa(p.Pid)+"/oom_score_adj", firstToGo); err != nil {
+			return nil, refuse(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
+		}
+	}
+	if g != nil {
 		held, err := g.make(p.Pid)
 		if err != nil {
 			return nil, refuse(layerCgroup, fmt.Errorf("%w: %w", errUnheld, err))

@@ -223,12 +223,26 @@ func (h hierarchy) limits(b bounds) (list []setting) {
 		case c == "memory" && h.version == 2:
 			list = append(list, setting{"memory.max", memory, false})
 		case c == "memory":
-			list = append(list, setting{"memory.limit_in_bytes", memory, false}, setting{"memory.memsw.limit_in_bytes", memory, true})
+			list = append(list, setting{"memory.limit_in_bytes", memory, false}, setting{"memory.memsw.limit_in_bytes", memory, true},
+				setting{"memory.kmem.tcp.limit_in_bytes", memory, true}) // which version 1 counts by itself
 		case c == "pids":
 			list = append(list, setting{"pids.max", tasks, false})
 		}
 	}
 	return list
+}
+
+// together are the bounds of all calls of a gateway: three quarters of the machine's memory, and half of its tasks. meminfo
+// and threads are the texts of /proc/meminfo and /proc/sys/kernel/threads-max.
+func together(meminfo, threads string) (b bounds, err error) {
+	if n, found := kilobytes([]byte(meminfo), "MemTotal:"); found == 1 {
+		b.memory = n / 4 * 3 &^ 0xffff // a multiple of any page size, as it reads back
+	}
+	n, _ := strconv.ParseUint(strings.TrimSpace(threads), 10, 64)
+	if b.tasks = n / 2; b.memory == 0 || b.tasks == 0 {
+		return b, errors.New("/proc does not say how much memory and how many tasks this machine has")
+	}
+	return b, nil
 }
 
 // killed reads how many processes of a group the kernel ended for want of memory, from memory.events of

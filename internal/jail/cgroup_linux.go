@@ -92,10 +92,21 @@ func (g *groups) prove() error {
 		if err := set(dir, list); err != nil {
 			return err
 		}
-		for _, want := range list {
-			if got := strings.TrimSpace(readKnob(path.Join(dir, want.file))); got != want.value && !want.optional {
-				return fmt.Errorf("%s says %q after %s was written", path.Join(dir, want.file), got, want.value)
-			}
+		if err := reads(dir, list); err != nil {
+			return err
+		}
+		if err := reads(s.dir, s.limits(s.all)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reads compares what settings are with what was written.
+func reads(dir string, list []setting) error {
+	for _, want := range list {
+		if got := strings.TrimSpace(readKnob(path.Join(dir, want.file))); got != want.value && !want.optional {
+			return fmt.Errorf("%s says %q after %s was written", path.Join(dir, want.file), got, want.value)
 		}
 	}
 	return nil

@@ -189,16 +189,16 @@ func TestBounds(t *testing.T) {
 		limits bailey.Limits
 		want   string
 	}{
-		{bailey.Limits{}, "watcher memory 536870912 tasks 80\n"},
-		{bailey.Limits{MemoryBytes: 1 << 30, Tasks: 10}, "watcher memory 1073741824 tasks 26\n"},
-		{bailey.Limits{MemoryBytes: -1, Tasks: -1}, "watcher memory 536870912 tasks 80\n"},
+		{bailey.Limits{}, "watcher memory 536870912 tasks 80 oom-first\n"},
+		{bailey.Limits{MemoryBytes: 1 << 30, Tasks: 10}, "watcher memory 1073741824 tasks 26 oom-first\n"},
+		{bailey.Limits{MemoryBytes: -1, Tasks: -1}, "watcher memory 536870912 tasks 80 oom-first\n"},
 	} {
 		b := here.bounds(c.limits)
 		if got := string(b.append(nil)); got != c.want || !reflect.DeepEqual(b.absent(), []string{"cgroup"}) {
 			t.Errorf("%+v: %q without %v, want %q", c.limits, got, b.absent(), c.want)
 		}
 	}
-	for controllers, want := range map[string]string{"memory pids cpu": "cgroup memory 536870912 tasks 80 cpu 100\n", "memory pids": "cgroup memory 536870912 tasks 80\n"} {
+	for controllers, want := range map[string]string{"memory pids cpu": "cgroup memory 536870912 tasks 80 cpu 100 oom-first\n", "memory pids": "cgroup memory 536870912 tasks 80 oom-first\n"} {
 		h := &holder{asked: true, groups: &groups{sites: []*site{{hierarchy: hierarchy{controllers: strings.Fields(controllers)}}}}}
 		b := h.bounds(bailey.Limits{})
 		if got := string(b.append(nil)); got != want || b.absent() != nil || (b.lacks() == nil) != (b.weight > 0) {

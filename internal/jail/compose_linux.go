@@ -272,7 +272,7 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.add("caps-none", inside.Caps, nil)
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.inet(), Unix: l.unix()}))
+	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.inet(), Unix: l.unix(), Watches: l.wall != nil}))
 	p.add("seccomp", inside.Narrow, narrow(here()))
 	return p
 }

@@ -167,6 +167,59 @@ func TestGroupHoldsTheCage(t *testing.T) {
 	}
 }
 
+// TestAttackMemoryOfAllCalls: calls that each keep their bound are ended where together they take more than all calls may.
+func TestAttackMemoryOfAllCalls(t *testing.T) {
+	ktest.Long(t)
+	j := grouped(t)
+	g, _ := j.holder.open()
+	for _, s := range g.sites {
+		if err := reads(s.dir, s.limits(s.all)); err != nil {
+			t.Fatal(err)
+		}
+		s.all.memory = 700 << 20
+		if err := set(s.dir, s.limits(s.all)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	exits := make(chan bailey.Exit, 2)
+	for range 2 {
+		r, err := j.Plan(ctx, bailey.Job{Command: probe, Args: []string{"hoard", "400", "own"}, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			exit, _ := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
+			r.Close()
+			exits <- exit
+		}()
+	}
+	first := <-exits
+	cancel()
+	second := <-exits
+	if !strings.Contains(first.Over, "memory") || second.Over != "" {
+		t.Errorf("the first to end: %+v; the other: %+v", first, second)
+	}
+}
+
+// TestAttackOutOfMemory: when the machine runs out of memory, a tool is what the kernel ends first, and it cannot change that.
+func TestAttackOutOfMemory(t *testing.T) {
+	holds(t, func(t *testing.T, j *Jail) {
+		if r := ask(t, j, bailey.Job{NeedsProc: true}, "show", "/proc/self/oom_score_adj").must(t); r.first() != firstToGo {
+			t.Errorf("the tool's is %q", r.out)
+		}
+		j.holder.spares = true // a /proc that cannot be written
+		p, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if lacks := strings.Join(p.Cage().Lacks, "; "); !strings.Contains(lacks, "an end before other processes") {
+			t.Errorf("the cage says that it lacks %q", lacks)
+		}
+	})
+}
+
 // TestNoGroupIsLeft: many calls at once, and calls that end badly, leave none behind.
 func TestNoGroupIsLeft(t *testing.T) {
 	ktest.Long(t)

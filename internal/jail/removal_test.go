@@ -59,7 +59,7 @@ var removals = []removal{
 	{without: "masks: pins", opens: "data/masked-holder-rename"},
 	{without: "keyring", holds: "keyring/session"},
 	{without: "keyring + seccomp", opens: "keyring/session"},
-	{without: "rlimits", opens: "resource/tasks resource/core resource/raise-limits resource/locked-memory"},
+	{without: "rlimits", opens: "resource/tasks resource/core resource/raise-limits resource/locked-memory resource/signals"},
 	{without: "cgroup", opens: "resource/memory-of-many resource/shared-memory resource/segments"},
 	{without: "fds-closed", opens: "data/descriptors", holds: "data/inherited-directory"},
 	{without: "fds-closed + landlock", opens: "data/inherited-directory"},
@@ -70,7 +70,7 @@ var removals = []removal{
 	{without: "no-new-privs + landlock + seccomp", opens: "privilege/new-privileges"},
 	{without: "landlock", opens: "data/readonly-fifo exec/library"},
 	{without: "seccomp", opens: "data/set-id network/socket-in-readonly-place network/datagrams-in-place network/pair-redirected network/family-netlink-route " +
-		"namespace/unshare-user kernel/perf kernel/userfaultfd kernel/keyctl kernel/personality kernel/asynchronous-io kernel/splice-memory kernel/lease resource/core-lowered exec/memfd"},
+		"namespace/unshare-user kernel/perf kernel/userfaultfd kernel/keyctl kernel/personality kernel/asynchronous-io kernel/splice-memory kernel/lease resource/core-lowered resource/pipe-size resource/huge-pages resource/socket-filter resource/watches exec/memfd"},
 	{without: "env-listed", opens: "data/environment"},
 }
 

@@ -24,7 +24,7 @@ const (
 
 // bounded are the resources that a plan bounds.
 var bounded = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
-	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE}
+	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE, unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE}
 
 // ownTasks is added to a call's tasks: RLIMIT_NPROC counts threads per user and user namespace, and
 // PID 1's own live there too. Ten were seen under the race detector, five without.
@@ -36,7 +36,7 @@ const ownData = 256 << 20
 
 var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize", unix.RLIMIT_DATA: "data",
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
-	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice"}
+	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice", unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_MSGQUEUE: "msgqueue"}
 
 // limits adds one step for each bounded resource. The namespace is fresh, so the task limit is this
 // call's alone. A cage cannot raise what the gateway itself is held to (setrlimit(2)).
@@ -71,6 +71,8 @@ func (p *plan) common(l bailey.Limits) {
 		{unix.RLIMIT_MEMLOCK, 0, 64 << 10},
 		{unix.RLIMIT_RTPRIO, 0, 0},
 		{unix.RLIMIT_NICE, 0, 0},
+		{unix.RLIMIT_SIGPENDING, 0, 1024}, // both are counted for the user on the whole machine too (setrlimit(2))
+		{unix.RLIMIT_MSGQUEUE, 0, 256 << 10},
 	} {
 		p.limit(r.resource, r.want, r.builtin, 0)
 	}

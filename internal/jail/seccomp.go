@@ -9,6 +9,9 @@ type profile struct {
 	// Shared is for a cage without pid, ipc and user namespaces of its own, where Landlock alone stands
 	// before files: it knows contents and names, and neither modes, owners, times nor attributes.
 	Shared bool
+	// Watches lets the tool watch files. Instances and watches are counted for the user on the whole machine, so a call has none;
+	// an agent's programs want them.
+	Watches bool
 	// Helper leaves what a warm helper needs itself. A second program takes that from the tool: see narrow.
 	Helper bool
 	// NoSignals is for a Shared cage on a kernel whose Landlock has no scope for signals (before ABI 6).
@@ -53,9 +56,10 @@ const (
 	allow uint32 = 0x7fff0000
 	errno uint32 = 0x00050000
 
-	eperm  = errno | 1
-	eacces = errno | 13
-	enosys = errno | 38
+	eperm   = errno | 1
+	eacces  = errno | 13
+	enosys  = errno | 38
+	enotsup = errno | 95
 )
 
 // program is the filter of a cage (seccomp(2), classic BPF), or nothing on an architecture without a table.

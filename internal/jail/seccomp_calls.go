@@ -28,6 +28,9 @@ func (p profile) denied() []group {
 	if p.Shared {
 		groups = append(groups, shared...)
 	}
+	if p.Shared || !p.Watches {
+		groups = append(groups, watching)
+	}
 	if p.NoSignals {
 		groups = append(groups, signalling)
 	}
@@ -130,12 +133,22 @@ var shared = []group{
 		{"mq_open", 240, 180}, {"mq_unlink", 241, 181}, {"mq_timedsend", 242, 182},
 		{"mq_timedreceive", 243, 183}, {"mq_notify", 244, 184}, {"mq_getsetattr", 245, 185},
 	}},
-	{"watching", []call{ // directories outside: which of the user's files come, go and are used
-		{"inotify_init", 253, none}, {"inotify_init1", 294, 26}, {"inotify_add_watch", 254, 27}, {"inotify_rm_watch", 255, 28},
-	}},
 	{"processes", []call{ // those of others, held by descriptor
 		{"pidfd_open", 434, 434}, {"pidfd_send_signal", 424, 424},
 	}},
+}
+
+// watching is denied in a call's cage, for whose instances the user's other programs would lack theirs
+// (fs.inotify.max_user_instances), and in each cage of kind landlock: it shows which of the user's files come, go and are used.
+var watching = group{"watching", []call{
+	{"inotify_init", 253, none}, {"inotify_init1", 294, 26}, {"inotify_add_watch", 254, 27}, {"inotify_rm_watch", 255, 28},
+}}
+
+// attributes are calls that read extended attributes, which no Landlock right covers. A cage of kind landlock answers that files
+// have none.
+var attributes = []call{
+	{"getxattr", 191, 8}, {"lgetxattr", 192, 9}, {"fgetxattr", 193, 10}, {"getxattrat", 464, 464},
+	{"listxattr", 194, 11}, {"llistxattr", 195, 12}, {"flistxattr", 196, 13}, {"listxattrat", 465, 465},
 }
 
 // signalling is what names a process to send to, but for kill(2), which has a rule.

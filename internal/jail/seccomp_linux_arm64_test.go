@@ -49,5 +49,6 @@ func TestNumbersHere(t *testing.T) {
 		"io_getevents": unix.SYS_IO_GETEVENTS, "io_pgetevents": unix.SYS_IO_PGETEVENTS, "statmount": unix.SYS_STATMOUNT, "listmount": unix.SYS_LISTMOUNT,
 		"vmsplice": unix.SYS_VMSPLICE, "remap_file_pages": unix.SYS_REMAP_FILE_PAGES, "setrlimit": unix.SYS_SETRLIMIT,
 		"openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "mknodat": unix.SYS_MKNODAT,
+		"getxattr": unix.SYS_GETXATTR, "lgetxattr": unix.SYS_LGETXATTR, "fgetxattr": unix.SYS_FGETXATTR, "listxattr": unix.SYS_LISTXATTR, "llistxattr": unix.SYS_LLISTXATTR, "flistxattr": unix.SYS_FLISTXATTR, "getxattrat": unix.SYS_GETXATTRAT, "listxattrat": unix.SYS_LISTXATTRAT, "mmap": unix.SYS_MMAP, "setsockopt": unix.SYS_SETSOCKOPT,
 	})
 }

@@ -141,7 +141,7 @@ func TestOrdinaryCalls(t *testing.T) {
 			t.Error(strings.TrimSpace(line))
 		}
 	}
-	if n := strings.Count(r.out, "\n"); n != 19 || r.exit.Code != 0 {
+	if n := strings.Count(r.out, "\n"); n != 18 || r.exit.Code != 0 {
 		t.Errorf("%d tries, then %+v", n, r)
 	}
 }
@@ -206,7 +206,7 @@ func TestSharedCalls(t *testing.T) {
 			t.Errorf("%s(%#x): %v, want %v", name, args, got, want)
 		}
 	}
-	for _, g := range append(shared, signalling) {
+	for _, g := range append(shared, signalling, watching) {
 		for _, c := range g.calls {
 			if n := c.on(here()); n != none {
 				want(c.name, unix.EPERM, n, bad, bad, bad, bad, bad, bad)
@@ -231,6 +231,11 @@ func TestSharedCalls(t *testing.T) {
 	want("seccomp", unix.EFAULT, unix.SYS_SECCOMP, 1, 0, 0)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), setFlags)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), 0x5000940e)
+	for _, c := range attributes {
+		if n := c.on(here()); n != none {
+			want(c.name, unix.ENOTSUP, n, bad, bad, bad, bad, bad, bad)
+		}
+	}
 	want("memfd_create", unix.EPERM, unix.SYS_MEMFD_CREATE, bad, bad)
 	want("write", 0, unix.SYS_WRITE, uintptr(fd), 0, 0)
 	if err := exec.Command("/proc/self/exe", "-test.run=^$").Run(); err != nil {

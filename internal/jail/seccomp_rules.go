@@ -81,6 +81,18 @@ const (
 	fioSetOwn, siocSetGroup = 0x8901, 0x8902
 	fSetOwn, fSetOwnEx      = 8, 15
 	fSetLease, fSetDeleg    = 1024, 1024 + 16 // on a file of the user's it stalls every program that opens the file (linux/fcntl.h)
+	fSetPipeSize            = 1024 + 7        // its pages are counted for the user on the whole machine (pipe(7))
+)
+
+// Huge pages belong to the machine, and no limit of a call counts them (linux/mman.h). Segments of them the kernel keeps for root.
+const mapHuge = 0x40000
+
+// Programs that a socket runs for each packet (asm-generic/socket.h): what they are translated to is bounded for the whole
+// machine (net.core.bpf_jit_limit).
+const (
+	levelSocket                            = 1
+	attachFilter, attachProgram            = 26, 50
+	attachReuseportFilter, attachReuseport = 51, 52
 )
 
 // No tool may change the limit of core dumps: see [plan.common]. A call that tries to changes nothing and returns
@@ -100,7 +112,7 @@ func limitsBesideCore() (list []uint32) {
 // rules are the calls whose arguments decide.
 func (p profile) rules() []rule {
 	requests := append([]uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}, subvolumes...)
-	commands := []uint32{fSetLease, fSetDeleg}
+	commands := []uint32{fSetLease, fSetDeleg, fSetPipeSize}
 	rules := []rule{
 		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}, false}}),
 		{call: call{"clone3", 435, 435}, otherwise: enosys},          // its flags lie in memory; libc falls back to clone
@@ -109,10 +121,15 @@ func (p profile) rules() []rule {
 		{call{"socketpair", 53, 199}, p.pairs(), allow, eacces},
 		except(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}, false}}),
 		{call{"setrlimit", 160, 164}, []clause{{arg(0, limitCore)}}, unchanged, allow},
+		except(call{"mmap", 9, 222}, clause{{3, mapHuge, []uint32{mapHuge}, false}}),
+		except(call{"setsockopt", 54, 208}, clause{arg(1, levelSocket), arg(2, attachFilter, attachProgram, attachReuseportFilter, attachReuseport)}),
 	}
 	if p.Shared {
 		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
 		rules = append(rules, oneself()...)
+		for _, c := range attributes {
+			rules = append(rules, rule{call: c, otherwise: enotsup})
+		}
 	} else {
 		rules = append(rules, rule{call{"prlimit64", 302, 261}, []clause{{arg(1, limitsBesideCore()...)}, null(2)}, allow, unchanged})
 	}

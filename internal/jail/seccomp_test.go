@@ -22,21 +22,21 @@ var update = flag.Bool("update", false, "write testdata/*.golden anew")
 
 // profiles are all there are.
 func profiles() (all []profile) {
-	for i := range 16 {
+	for i := range 32 {
 		all = append(all, profileOf(uint8(i)))
 	}
 	return all
 }
 
 func profileOf(bits uint8) profile {
-	return profile{Inet: bits&1 != 0, Unix: bits&2 != 0, Shared: bits&4 != 0, NoSignals: bits&8 != 0}
+	return profile{Inet: bits&1 != 0, Unix: bits&2 != 0, Shared: bits&4 != 0, NoSignals: bits&8 != 0, Watches: bits&16 != 0}
 }
 
 func (p profile) String() string {
 	var words []string
-	for i, on := range []bool{p.Inet, p.Unix, p.Shared, p.NoSignals} {
+	for i, on := range []bool{p.Inet, p.Unix, p.Shared, p.NoSignals, p.Watches} {
 		if on {
-			words = append(words, []string{"inet", "unix", "shared", "no-signals"}[i])
+			words = append(words, []string{"inet", "unix", "shared", "no-signals", "watches"}[i])
 		}
 	}
 	return "{" + strings.Join(words, " ") + "}"
@@ -76,7 +76,7 @@ type law struct {
 func lawOf(a architecture, p profile) law {
 	l := law{a, p, tabled(a), map[string]bool{}}
 	for _, name := range l.names {
-		l.never[name] = among(name, always...) || p.Shared && among(name, shared...) || p.NoSignals && among(name, signalling)
+		l.never[name] = among(name, always...) || p.Shared && among(name, shared...) || p.NoSignals && among(name, signalling) || (p.Shared || !p.Watches) && among(name, watching)
 	}
 	return l
 }
@@ -141,7 +141,13 @@ func (l law) verdict(d data) uint32 {
 	case "kill":
 		return yes(!p.NoSignals || x == 0, eperm)
 	case "fcntl":
-		return yes(!(p.NoSignals && (y == 8 || y == 15) || y == 1024 || y == 1040), eperm)
+		return yes(!(p.NoSignals && (y == 8 || y == 15) || y == 1024 || y == 1040 || y == 1031), eperm)
+	case "mmap":
+		return yes(w>>18&1 == 0, eperm)
+	case "setsockopt":
+		return yes(y != 1 || z != 26 && z != 50 && z != 51 && z != 52, eperm)
+	case "getxattr", "lgetxattr", "fgetxattr", "getxattrat", "listxattr", "llistxattr", "flistxattr", "listxattrat":
+		return yes(!p.Shared, errno|95)
 	case "seccomp":
 		return yes(y&8 == 0, eperm)
 	}
@@ -179,7 +185,7 @@ func words() (few, many []uint64) {
 		0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x7e020080, 0x1200011, 0x3d0f00, 0x7c020011, // clone
 		0x5401, 0x5412, 0x541c, 0x5423, 0x5421, 0x8901, 0x8902, 0x5000940e, 0x40049409, 0x9400, 0x9500, 0xc0506617, 0xc0406618, // ioctl
 		0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401c5820, 0x40806685, 0x800c6613, 0x40047211, 0x80086601,
-		0x40086604, 0x40046604, 0x50009401, 0x50009417, 0x50009418, 0x5000940f, 0x5000943f, 1024, 1040, 12} {
+		0x40086604, 0x40046604, 0x50009401, 0x50009417, 0x50009418, 0x5000940f, 0x5000943f, 1024, 1040, 1031, 12} {
 		many = append(many, uint64(w), uint64(w)|0xdeadbeef<<32, uint64(w)<<32|1)
 	}
 	return few, many
@@ -224,7 +230,7 @@ func TestProgramsKeepTheRule(t *testing.T) {
 						check(data{nr: n, arch: a.audit, args: [6]uint64{y, x}})
 					}
 					for _, y := range few {
-						for _, z := range []uint64{0, 6, 17, 1, 132, 136, 255, 262, 6 | 1<<32} {
+						for _, z := range []uint64{0, 6, 17, 1, 132, 136, 255, 262, 6 | 1<<32, 26, 50, 51, 52} {
 							check(data{nr: n, arch: a.audit, args: [6]uint64{x, y, z}})
 						}
 					}
@@ -232,7 +238,7 @@ func TestProgramsKeepTheRule(t *testing.T) {
 			}
 			for n := range ruled { // where a mode is read, and where it is not
 				for _, flags := range []uint64{0, 1, 0x40, 0x41, 0x400000, 0x410002, 0x80000, 1<<64 - 1, 0x40 << 32} {
-					for _, mode := range []uint64{0, 0o644, 0o777, 0o1777, 0o4755, 0o2755, 0o6000, 0o104644, 0o4755 << 32, 0o2000 | 1<<40, 1<<64 - 1} {
+					for _, mode := range []uint64{0, 0o644, 0o777, 0o1777, 0x40022, 0x4022, 0o4755, 0o2755, 0o6000, 0o104644, 0o4755 << 32, 0o2000 | 1<<40, 1<<64 - 1} {
 						check(data{nr: n, arch: a.audit, args: [6]uint64{flags, mode, mode, mode}})
 						check(data{nr: n, arch: a.audit, args: [6]uint64{mode, flags, mode, flags}})
 						check(data{nr: n, arch: a.audit, args: [6]uint64{3, mode, flags, mode}})

@@ -24,6 +24,7 @@ type site struct {
 	dir    string // the site itself
 	lock   int    // descriptor of dir with a flock(2)
 	moved  bool   // this process lives in dir/self
+	all    bounds // of all calls together
 }
 
 // openSite makes a site below the first parent that lets it.
@@ -76,10 +77,29 @@ func (s *site) open() error {
 	if s.lock, err = locked(s.dir); err == nil && s.version == 2 {
 		err = s.enable()
 	}
+	if err == nil {
+		err = s.boundAll()
+	}
 	if err != nil {
 		s.abandon()
 	}
 	return err
+}
+
+// boundAll bounds what all calls of this gateway use together.
+func (s *site) boundAll() error {
+	var err error
+	if s.all, err = together(readKnob("/proc/meminfo"), readKnob("/proc/sys/kernel/threads-max")); err != nil {
+		return err
+	}
+	if s.version == 1 && slices.Contains(s.controllers, "memory") { // else only processes in the site itself count
+		if file := path.Join(s.dir, "memory.use_hierarchy"); strings.TrimSpace(readKnob(file)) != "1" {
+			if err := writeKnob(file, "1"); err != nil {
+				return err
+			}
+		}
+	}
+	return set(s.dir, s.limits(s.all))
 }
 
 // lockBase makes the base where it is not there, and returns it locked. Nobody else may open it, or they could

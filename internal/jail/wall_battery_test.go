@@ -47,6 +47,8 @@ var granted = map[string]string{
 	// An agent's directories are larger, and all of its memory bounds them.
 	"resource/home":   `^more than its size$`,
 	"resource/inodes": `^20000 of them$`,
+	// Its programs watch files, within what its user may have.
+	"resource/watches": `^16 of them$`,
 }
 
 // grants tells whether a wall makes a probe's answer what it is.

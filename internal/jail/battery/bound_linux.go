@@ -1,6 +1,7 @@
 package battery
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -29,8 +30,42 @@ func pipeSize(*Scene) verdict {
 	if err := unix.Pipe(fd[:]); err != nil {
 		return odd("%v", err)
 	}
-	_, err := unix.FcntlInt(uintptr(fd[0]), unix.F_SETPIPE_SZ, 64<<20)
-	return refused(err, "a pipe of 64 MiB")
+	_, err := unix.FcntlInt(uintptr(fd[0]), unix.F_SETPIPE_SZ, 1<<20)
+	return refused(err, "a pipe of 1 MiB")
+}
+
+// signals are queued for this thread, which does not take them.
+func signals(*Scene) verdict {
+	runtime.LockOSThread()
+	const signal = 44
+	set := unix.Sigset_t{Val: [16]uint64{1 << (signal - 1)}}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
+		return odd("%v", err)
+	}
+	info := struct {
+		signo, errno, code int32
+		rest               [29]int32
+	}{code: -1} // SI_QUEUE
+	return until(4096, syscall.EAGAIN, func() error {
+		_, err := sys(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(unix.Getpid()), uintptr(unix.Gettid()), signal, uintptr(unsafe.Pointer(&info)))
+		return err
+	})
+}
+
+// hugePages maps some of the machine's, without touching any.
+func hugePages(*Scene) verdict {
+	const size, huge = 2 << 20, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB | unix.MAP_NORESERVE
+	return call("a huge page", unix.SYS_MMAP, 0, size, unix.PROT_READ|unix.PROT_WRITE, huge, ^uintptr(0), 0)
+}
+
+// socketFilter has the kernel translate a program that lets every packet through.
+func socketFilter(*Scene) verdict {
+	a, _, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return refused(err, "")
+	}
+	passes := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1}
+	return refused(unix.SetsockoptSockFprog(a, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &passes}), "a socket's filter")
 }
 
 // queues are bounded in bytes, for all of a user's (mq_overview(7)).
@@ -50,7 +85,8 @@ func queues(*Scene) verdict {
 func raiseLimits(*Scene) verdict {
 	var s series
 	for name, resource := range map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "fsize": unix.RLIMIT_FSIZE, "data": unix.RLIMIT_DATA,
-		"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK, "memlock": unix.RLIMIT_MEMLOCK, "rtprio": unix.RLIMIT_RTPRIO, "nice": unix.RLIMIT_NICE} {
+		"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK, "memlock": unix.RLIMIT_MEMLOCK, "rtprio": unix.RLIMIT_RTPRIO, "nice": unix.RLIMIT_NICE,
+		"sigpending": unix.RLIMIT_SIGPENDING, "msgqueue": unix.RLIMIT_MSGQUEUE} {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(resource, &l); err != nil || l.Max == unix.RLIM_INFINITY {
 			s.add(name, opened("it has no bound (%v)", err))

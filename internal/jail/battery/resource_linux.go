@@ -36,9 +36,12 @@ func resources() []Probe {
 			return refused(unix.Mlock(b), "a MiB is locked", syscall.ENOMEM)
 		}},
 		{Name: "resource/watches", try: func(*Scene) verdict {
-			return until(1<<14, syscall.EMFILE, func() error { _, err := unix.InotifyInit(); return err })
+			return until(16, syscall.EMFILE, func() error { _, err := unix.InotifyInit1(0); return err })
 		}},
 		{Name: "resource/queues", try: queues},
+		{Name: "resource/signals", try: signals},
+		{Name: "resource/huge-pages", try: hugePages},
+		{Name: "resource/socket-filter", try: socketFilter},
 		{Name: "resource/nice", try: func(*Scene) verdict {
 			return refused(syscall.Setpriority(syscall.PRIO_PROCESS, 0, -5), "before others")
 		}},

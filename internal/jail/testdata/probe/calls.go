@@ -65,7 +65,6 @@ func ordinary([]string) {
 		{"timerfd", func() error { return made(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, 0)) }},
 		{"eventfd", func() error { return made(unix.Eventfd(0, 0)) }},
 		{"signalfd", func() error { return made(unix.Signalfd(-1, &unix.Sigset_t{}, 0)) }},
-		{"inotify", func() error { return made(unix.InotifyInit1(0)) }},
 		{"pidfd", func() error { return made(unix.PidfdOpen(os.Getpid(), 0)) }},
 		{"random", func() error { _, err := unix.Getrandom(make([]byte, 16), 0); return err }},
 		{"signal", func() error { return unix.Kill(os.Getpid(), 0) }},
