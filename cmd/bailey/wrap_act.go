@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/hook"
+	"bailey/internal/judge"
 	"bailey/internal/policy"
 	"bailey/internal/wire"
 )
@@ -55,6 +57,43 @@ type wrapQuery struct {
 type wrapBegun struct {
 	Session bailey.SessionID `json:"session"`
 	Bearer  string           `json:"bearer"`
+	Unasked wrapUnasked      `json:"unasked"`
+}
+
+// wrapUnasked are the rules and hooks that decide what an agent's own tools do outside of the wall, and that nothing asks inside: there
+// the wall holds these tools.
+type wrapUnasked struct {
+	Rules []bailey.RuleID `json:"rules,omitempty"`
+	Hooks []string        `json:"hooks,omitempty"`
+}
+
+// unasked finds them among the rules in force and the hooks that were applied.
+func (s *stack) unasked() (u wrapUnasked) {
+	u.Rules = s.rules.Engine().Own(judge.Own()...)
+	for _, h := range s.hooks.book.Config().Hooks {
+		asked := slices.ContainsFunc(judge.Own(), func(id bailey.CapabilityID) bool {
+			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
+		})
+		if asked {
+			u.Hooks = append(u.Hooks, strings.Join(h.Argv, " "))
+		}
+	}
+	return u
+}
+
+// words say it to the operator; "" if all are asked.
+func (u wrapUnasked) words() string {
+	var all []string
+	for _, id := range u.Rules {
+		all = append(all, "rule "+string(id))
+	}
+	for _, h := range u.Hooks {
+		all = append(all, "hook "+h)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "not asked about the agent's own tools inside the wall: " + strings.Join(all, ", ") + ". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
 }
 
 // wrapSaid decodes what an act was given.
@@ -109,7 +148,7 @@ func (s *stack) wrapStart(ctx context.Context, q wire.Query, from bailey.Call) (
 	if err := s.scribe.noteCaged(ctx, wrapStart, w.wrapStarting, &cage); err != nil {
 		return nil, err
 	}
-	return wrapBegun{id, bearer}, nil
+	return wrapBegun{id, bearer, s.unasked()}, nil
 }
 
 func (w wrapQuery) request(from bailey.Call) bailey.Request {

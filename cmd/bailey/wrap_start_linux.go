@@ -108,6 +108,9 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	if w.job.TTY && !w.json {
 		w.banner(cage)
 	}
+	if words := begun.Unasked.words(); words != "" && !w.json {
+		fmt.Fprintln(w.stderr, "bailey: "+terminal.Shown(words))
+	}
 	stop := w.report(ctx, refusals)
 	alive, forget := w.untilKilled(ctx)
 	alive, stopAgent := context.WithCancelCause(alive)

@@ -26,6 +26,11 @@ const (
 	other bailey.CapabilityID = "tool.call"
 )
 
+// Own are the capabilities that stand for an agent's own tools.
+func Own() []bailey.CapabilityID {
+	return []bailey.CapabilityID{read, edit, write, shell, fetch, other}
+}
+
 // Config is what decides. Every field is needed.
 type Config struct {
 	Do      func(context.Context, bailey.Call) bailey.Result

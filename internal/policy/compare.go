@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -98,6 +99,20 @@ func (e *Engine) covering(id bailey.CapabilityID) []*rule {
 		return slices.Concat(s.own, e.common)
 	}
 	return nil
+}
+
+// Own returns the rules that forbid one of the actions, or want a person to agree to one, and that a new home does not have.
+func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
+	for _, id := range ids {
+		for _, r := range e.covering(id) {
+			given := r.builtin || slices.ContainsFunc([][]byte{starter, agents, elsewhere}, func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
+			if !given && !r.permits() && !slices.Contains(own, r.ID) {
+				own = append(own, r.ID)
+			}
+		}
+	}
+	slices.Sort(own)
+	return own
 }
 
 func (e *Engine) standing(id bailey.CapabilityID) Standing {
