@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,10 +28,18 @@ const (
 	fuseHead                                                                                = 40
 )
 
-// mount mounts it until the test ends.
+// mount mounts it until the test ends, in a mount namespace of this thread alone: tests of other packages count the machine's
+// mounts meanwhile.
 func (f blind) mount(t *testing.T) (dir string) {
 	t.Helper()
 	ktest.Require(t, "root")
+	runtime.LockOSThread() // never unlocked: the namespace ends with the thread
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		ktest.Missing(t, "fuse", err)
