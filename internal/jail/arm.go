@@ -50,7 +50,7 @@ type armed struct {
 // carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
 // that could not build its cage is no answer. Nothing has run, so a new one tries once more.
 // What is outside of the cage is nil where it has no network; the sockets of one that failed are none of the next one's.
-func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() ([]*os.File, error), out *outside, timeout time.Duration) (ending, error) {
+func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error), out *outside, timeout time.Duration) (ending, error) {
 	defer j.refill(p.lesser)
 	if p.lesser {
 		if err := j.adopt(); err != nil {
@@ -76,12 +76,12 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func() 
 }
 
 // deliver bounds the child, opens the descriptors, follows the child to its end and ends what a keeper could not.
-func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func() ([]*os.File, error), timeout time.Duration) (ending, error) {
+func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (ending, error) {
 	if err := c.limit(b); err != nil {
 		c.dismiss()
 		return ending{}, err
 	}
-	with, err := files()
+	with, err := files(c.user.uid)
 	if err != nil {
 		c.dismiss()
 		return ending{}, err
@@ -254,6 +254,7 @@ func (a armed) dismiss() {
 func (c *child) dismiss() {
 	c.stream.Close()
 	c.process.Wait()
+	c.user.left()
 	if c.hold != nil {
 		c.hold.end()
 	}

@@ -127,7 +127,7 @@ func TestSettings(t *testing.T) {
 		{hierarchy{version: 2, controllers: wanted[:]},
 			"memory.swap.max=0? memory.oom.group=1? cpu.weight=100 memory.max=536870912 pids.max=80"},
 		{hierarchy{version: 2, controllers: wanted[:2]}, "memory.swap.max=0? memory.oom.group=1? memory.max=536870912 pids.max=80"},
-		{hierarchy{version: 1, controllers: wanted[:1]}, "memory.limit_in_bytes=536870912 memory.memsw.limit_in_bytes=536870912?"},
+		{hierarchy{version: 1, controllers: wanted[:1]}, "memory.limit_in_bytes=536870912 memory.memsw.limit_in_bytes=536870912? memory.kmem.tcp.limit_in_bytes=536870912?"},
 		{hierarchy{version: 1, controllers: wanted[1:]}, "cpu.shares=1024 pids.max=80"},
 	} {
 		var words []string

@@ -101,7 +101,12 @@ func (r *run) build(ctx context.Context) (ending, error) {
 		return ending{}, err
 	}
 	defer leave()
-	donated, err := r.donate(steps)
+	if err := r.number(steps); err != nil {
+		return ending{}, err
+	}
+	as := r.jail.user()
+	defer as.left()
+	donated, err := r.donate(steps, as.uid)
 	defer closeAll(donated)
 	if err != nil {
 		return ending{}, err
@@ -117,7 +122,7 @@ func (r *run) build(ctx context.Context) (ending, error) {
 	p.pump(bailey.Streams{})
 	defer p.finish()
 	defer closeAll(p.inner[:])
-	c, err := r.jail.spawn(initName(r.plan.lesser))
+	c, err := r.jail.spawnAs(initName(r.plan.lesser), as)
 	if err != nil {
 		return ending{}, err
 	}

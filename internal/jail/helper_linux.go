@@ -35,24 +35,28 @@ type helper struct {
 	used  time.Time
 }
 
-// startHelper starts one, in a control group of its own, and has it build what stands.
-func (j *Jail) startHelper(digest string, b bounds, steps []inside.Step, donated []*os.File) (*helper, error) {
+// startHelper starts one for a user, in a control group of its own, and has it build what stands. The user leaves with it, or if there
+// is none.
+func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step, donated []*os.File) (*helper, error) {
 	sum, err := hex.DecodeString(digest)
 	if err != nil {
+		as.left()
 		return nil, err
 	}
 	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // first, as in arm
 	if err != nil {
+		as.left()
 		return nil, err
 	}
 	h := &helper{digest: digest, bounds: b, mounts: os.NewFile(uintptr(fd), "mountinfo"), ready: make(chan struct{})}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
+		as.left()
 		h.mounts.Close()
 		return nil, err
 	}
 	defer null.Close()
-	c, err := j.spawn(inside.Warm)
+	c, err := j.spawnAs(inside.Warm, as)
 	if err != nil {
 		h.mounts.Close()
 		return nil, err

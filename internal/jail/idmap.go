@@ -17,24 +17,59 @@ import (
 // An owner of files on disk, whom an idmapped bind turns into the cage's own user.
 type owner struct{ uid, gid uint32 }
 
-// donate opens what goes along with the steps, which learn which of it is theirs: the copies, and the mounts that
-// PID 1 cannot make. A gateway that is root binds each place from the very descriptor that was checked, as seen
-// by the cage's user.
-func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
+// A mapping says for whom an owner stands: the user of a cage, who outside is uid.
+type mapping struct {
+	of  owner
+	uid int
+}
+
+// donates tells whether something goes along with a step: a copy, or a mount that PID 1 cannot make.
+func donates(s *inside.Step) bool {
+	switch s.Op {
+	case inside.Donated, inside.Copy, inside.Lend, inside.Home:
+		return true
+	case inside.Grant:
+		return s.N[0] != inside.ByPath
+	}
+	return false
+}
+
+// number tells the steps which of what goes along is theirs, and how long it is if it was lent.
+func (r *run) number(steps []inside.Step) (err error) {
+	n := uint64(0)
+	for i := range steps {
+		s := &steps[i]
+		if !donates(s) {
+			continue
+		}
+		s.N[0] = n
+		n++
+		if s.Op == inside.Lend {
+			if s.N[2], err = r.loan.size(s.S[0]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// donate opens what goes along with the steps, in their order. A gateway that is root binds each place from the very
+// descriptor that was checked, as seen by the cage's user, who outside is uid.
+func (r *run) donate(steps []inside.Step, uid int) (files []*os.File, err error) {
 	for i := range steps {
 		s := &steps[i]
 		var file *os.File
 		switch s.Op {
 		case inside.Donated:
-			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], owner{uint32(s.N[4]), uint32(s.N[5])})
+			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], mapping{owner{uint32(s.N[4]), uint32(s.N[5])}, uid})
 		case inside.Copy:
 			file, err = r.original(*s)
 		case inside.Lend:
-			file, err = r.loan.hand(s)
+			file, err = duplicate(r.loan[s.S[0]])
 		case inside.Home:
 			file, err = r.own(s)
 		case inside.Grant:
-			if s.N[0] == inside.ByPath {
+			if !donates(s) {
 				continue
 			}
 			file, err = r.own(s)
@@ -45,7 +80,6 @@ func (r *run) donate(steps []inside.Step) (files []*os.File, err error) {
 			return files, err
 		}
 		files = append(files, file)
-		s.N[0] = uint64(len(files) - 1)
 	}
 	return files, nil
 }
@@ -64,7 +98,7 @@ func (r *run) own(s *inside.Step) (*os.File, error) {
 }
 
 // detach clones the tree at place into a mount nobody sees yet, with attrs, its owner mapped.
-func (j *Jail) detach(place *os.File, attrs uint64, as owner) (*os.File, error) {
+func (j *Jail) detach(place *os.File, attrs uint64, as mapping) (*os.File, error) {
 	ns, err := j.idmap(as)
 	if err != nil {
 		return nil, err
@@ -85,8 +119,8 @@ func (j *Jail) detach(place *os.File, attrs uint64, as owner) (*os.File, error) 
 }
 
 // idmap returns a user namespace in which the owner's ids stand for the cage's user. It is made once
-// per owner, by a PID 1 that never gets a plan.
-func (j *Jail) idmap(as owner) (*os.File, error) {
+// per owner and user, by a PID 1 that never gets a plan.
+func (j *Jail) idmap(as mapping) (*os.File, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ns := j.maps[as]; ns != nil {
@@ -100,7 +134,7 @@ func (j *Jail) idmap(as owner) (*os.File, error) {
 	return ns, nil
 }
 
-func (j *Jail) mapOwner(as owner) (ns *os.File, err error) {
+func (j *Jail) mapOwner(as mapping) (ns *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
@@ -109,10 +143,10 @@ func (j *Jail) mapOwner(as owner) (ns *os.File, err error) {
 	defer theirs.Close()
 	p, err := startInside(inside.Name, theirs, &syscall.SysProcAttr{
 		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWPID,
-		UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.uid), HostID: j.hostUID, Size: 1}},
-		GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.gid), HostID: j.hostUID, Size: 1}},
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.of.uid), HostID: as.uid, Size: 1}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(as.of.gid), HostID: as.uid, Size: 1}},
 		GidMappingsEnableSetgroups: true,
-		Credential:                 &syscall.Credential{Uid: as.uid, Gid: as.gid},
+		Credential:                 &syscall.Credential{Uid: as.of.uid, Gid: as.of.gid},
 	})
 	if err != nil {
 		ours.Close()

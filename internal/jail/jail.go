@@ -32,8 +32,9 @@ import (
 
 // Config is what every cage of a Jail has in common. Its zero value is safe.
 type Config struct {
-	// HostUID is the user and group id that cages have outside when the gateway is root.
-	// Zero is [DefaultHostUID]. It must be mapped where the gateway runs, and belong to nobody.
+	// HostUID is the first user and group id that cages have outside when the gateway is root: each cage has one of the 512 from there on,
+	// or all have the first where the others are not mapped. Zero is [DefaultHostUID]. The first must be mapped where the gateway runs;
+	// none may belong to a user.
 	HostUID int
 	// Mask lists absolute paths no cage may show: a place at or beneath one is refused, one beneath a
 	// place is covered by something empty.

@@ -42,7 +42,9 @@ type Jail struct {
 	calls     int        // in the lesser cage now; guarded by gathering
 
 	mu   sync.Mutex
-	maps map[owner]*os.File // user namespaces for idmapped binds, by the owner they map; guarded by mu
+	maps map[mapping]*os.File // user namespaces for idmapped binds; guarded by mu
+
+	uids *uids // of cages, where the gateway is root
 }
 
 // times are those of a Config.
@@ -51,7 +53,7 @@ type times struct{ grace, reluctance, answer time.Duration }
 // New returns a Jail. It starts nothing, and touches nothing but what killed gateways have left; Probe tells
 // whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
-	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[owner]*os.File{}}
+	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[mapping]*os.File{}, uids: &uids{}}
 	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
 	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance), answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
@@ -76,6 +78,9 @@ func New(cfg Config) (*Jail, error) {
 		!mapped("/proc/self/uid_map", j.hostUID) || !mapped("/proc/self/gid_map", j.hostUID) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID),
 			Hint: "/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it"}
+	}
+	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) && mapped("/proc/self/uid_map", last) && mapped("/proc/self/gid_map", last) {
+		j.uids.used = make([]int, maxUIDs)
 	}
 	return j, nil
 }

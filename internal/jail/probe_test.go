@@ -228,7 +228,7 @@ func mappable(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	tree, err := j.detach(dir, inert, owner{})
+	tree, err := j.detach(dir, inert, mapping{uid: j.hostUID})
 	if err != nil {
 		ktest.Missing(t, "idmap", err)
 	}

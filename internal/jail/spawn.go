@@ -32,15 +32,40 @@ type child struct {
 	hold    hold
 	times   times
 	keeper  bool // it is the keeper of a lesser cage
+	user    user
 	out     *outside
 }
 
+// A user is whom a cage belongs to outside, until it leaves.
+type user struct {
+	uid   int
+	leave func()
+}
+
+// left says that the cage is gone.
+func (u user) left() {
+	if u.leave != nil {
+		u.leave()
+	}
+}
+
+// user takes one for a cage.
+func (j *Jail) user() user {
+	n, leave := j.uids.take()
+	return user{j.hostUID + n, leave}
+}
+
 // spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
-func (j *Jail) spawn(name string) (*child, error) {
-	c, err := j.clone(name)
+func (j *Jail) spawn(name string) (*child, error) { return j.spawnAs(name, j.user()) }
+
+// spawnAs is spawn for a user that was taken before. It leaves with the child, or if there is none.
+func (j *Jail) spawnAs(name string, as user) (*child, error) {
+	c, err := j.clone(name, as.uid)
 	if err != nil {
+		as.left()
 		return nil, err
 	}
+	c.user = as
 	if c.hold, err = j.holder.hold(c.process); err != nil {
 		c.dismiss()
 		return nil, err
@@ -49,8 +74,8 @@ func (j *Jail) spawn(name string) (*child, error) {
 }
 
 // clone starts PID 1 in new namespaces, or a keeper. It holds nothing but its end of the stream, and waits there.
-func (j *Jail) clone(name string) (*child, error) {
-	layer, how := "userns", j.attributes()
+func (j *Jail) clone(name string, uid int) (*child, error) {
+	layer, how := "userns", j.attributes(uid)
 	switch name {
 	case inside.Keeper:
 		layer, how = "init-guarded", &syscall.SysProcAttr{Setsid: true}
@@ -114,14 +139,18 @@ const helperSlack = 50 * time.Millisecond
 
 // attributes are the namespaces and ids of PID 1. It keeps capabilities over its own namespaces, by way of the ambient
 // set since its uid is not 0: to mount, to empty the bounding set, and for the network that it may be told to have.
-func (j *Jail) attributes() *syscall.SysProcAttr {
+func (j *Jail) attributes(uid int) *syscall.SysProcAttr {
+	gid := j.hostGID
+	if j.root {
+		gid = uid
+	}
 	one := func(host int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: insideID, HostID: host, Size: 1}}
 	}
 	return &syscall.SysProcAttr{
 		Cloneflags:                 cloneFlags,
-		UidMappings:                one(j.hostUID),
-		GidMappings:                one(j.hostGID),
+		UidMappings:                one(uid),
+		GidMappings:                one(gid),
 		GidMappingsEnableSetgroups: j.root,
 		// An ordinary user keeps supplementary groups: without a privileged helper no group list can be
 		// dropped where gids are mapped (user_namespaces(7)).
@@ -152,6 +181,7 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 	e := c.attend(ctx, reports, c.stream, timeout)
 	state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
 	c.stream.Close()
+	c.user.left()
 	e.over = c.hold.end()
 	if e.last = state.String(); err != nil {
 		e.last = err.Error()

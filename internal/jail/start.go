@@ -157,29 +157,22 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
 		}
 	}()
-	donated, err := r.donate(steps) // a first time, so that the letter says which is which
-	if err != nil {
-		closeAll(donated)
+	if err := r.number(steps); err != nil {
 		return ending{}, err
 	}
 	message, err := letter(steps)
 	if err != nil {
-		closeAll(donated)
 		return ending{}, err
 	}
 	out := r.outside(ctx)
 	defer func() { r.broke = out.close() }()
 	var opened []*os.File
-	e, err = r.jail.carry(ctx, r.plan, message, func() (files []*os.File, err error) {
-		if donated == nil { // a mount that was attached once cannot be attached again
-			donated, err = r.donate(steps)
-		}
-		files = append(p.inner[:3:3], donated...)
+	e, err = r.jail.carry(ctx, r.plan, message, func(uid int) ([]*os.File, error) { // anew each time: a mount is attached once
+		donated, err := r.donate(steps, uid)
 		opened = append(opened, donated...)
-		donated = nil
-		return files, err
+		return append(p.inner[:3:3], donated...), err
 	}, out, r.timeout)
-	closeAll(append(opened, donated...)) // no PID 1 may have come to take them
+	closeAll(opened)
 	return e, err
 }
 

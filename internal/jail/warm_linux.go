@@ -355,15 +355,21 @@ func (r *run) warmUp() {
 	for i := range last.S[1:] {
 		last.S[1+i] = "" // nor the arguments: they come with each call
 	}
-	files, err := r.donate(steps)
+	if err := r.number(steps); err != nil {
+		w.started(r.cage.PlanDigest, nil, err)
+		return
+	}
+	as := r.jail.user()
+	files, err := r.donate(steps, as.uid)
 	if err != nil {
+		as.left()
 		closeAll(files)
 		w.started(r.cage.PlanDigest, nil, err)
 		return
 	}
 	sum, bounds := r.cage.PlanDigest, r.plan.bounds
 	go func() {
-		h, err := r.jail.startHelper(sum, bounds, steps, files)
+		h, err := r.jail.startHelper(sum, bounds, as, steps, files)
 		closeAll(files)
 		w.started(sum, h, err)
 	}()
