@@ -129,9 +129,17 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
+// saysWhy is false in scripts of the tests: on a busy machine a command waits, and and a line
+// that says why would be part of what it prints.
+var saysWhy = true
+
 // client reaches the gateway of the home and starts it when there is none.
 func (a *app) client() (*wire.Client, error) {
-	return wire.Here(spawn, func(s string) { fmt.Fprintln(a.stderr, "bailey: "+s) })
+	return wire.Here(spawn, func(s string) {
+		if saysWhy {
+			fmt.Fprintln(a.stderr, "bailey: "+s)
+		}
+	})
 }
 
 // look asks the gateway a question and prints the answer: as JSON, or in words.

@@ -35,7 +35,7 @@ import (
 // gateway, and the gateway re-executes it for each cage.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // scripts wait for gateways and people, most of the time; the command line may say otherwise
-	testscript.Main(m, map[string]func(){"bailey": main, "bailey-shim": shim.Main, "bailey-profiled": profiled, "lesser-host": lesserHost})
+	testscript.Main(m, map[string]func(){"bailey": func() { saysWhy = false; main() }, "bailey-shim": shim.Main, "bailey-profiled": profiled, "lesser-host": lesserHost})
 }
 
 // TestScripts runs every verb for real: a gateway of its own per script, real cages, a real ledger.
