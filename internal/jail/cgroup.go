@@ -232,6 +232,9 @@ func (h hierarchy) limits(b bounds) (list []setting) {
 	return list
 }
 
+// mostTasks is the highest value that pids.max takes (PID_MAX_LIMIT in linux/threads.h).
+const mostTasks = 4 << 20
+
 // together are the bounds of all calls of a gateway: three quarters of the machine's memory, and half of its tasks. meminfo
 // and threads are the texts of /proc/meminfo and /proc/sys/kernel/threads-max.
 func together(meminfo, threads string) (b bounds, err error) {
@@ -239,7 +242,7 @@ func together(meminfo, threads string) (b bounds, err error) {
 		b.memory = n / 4 * 3 &^ 0xffff // a multiple of any page size, as it reads back
 	}
 	n, _ := strconv.ParseUint(strings.TrimSpace(threads), 10, 64)
-	if b.tasks = n / 2; b.memory == 0 || b.tasks == 0 {
+	if b.tasks = min(n/2, mostTasks); b.memory == 0 || b.tasks == 0 {
 		return b, errors.New("/proc does not say how much memory and how many tasks this machine has")
 	}
 	return b, nil

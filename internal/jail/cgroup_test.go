@@ -144,6 +144,24 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+func TestTogether(t *testing.T) {
+	const meminfo = "MemTotal:       16384000 kB\nMemFree:         1000 kB\n"
+	for _, c := range []struct {
+		meminfo, threads string
+		memory, tasks    uint64
+	}{
+		{meminfo, "126000\n", 12582912000, 63000},
+		{meminfo, "16777216\n", 12582912000, 4194304}, // more than pids.max takes
+		{meminfo, "", 0, 0},
+		{"", "126000\n", 0, 0},
+	} {
+		b, err := together(c.meminfo, c.threads)
+		if (err != nil) != (c.tasks == 0) || err == nil && (b.memory != c.memory || b.tasks != c.tasks) {
+			t.Errorf("%q, %q: %+v, %v", c.meminfo, c.threads, b, err)
+		}
+	}
+}
+
 func TestKilled(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"low 0\nhigh 0\nmax 7\noom 1\noom_kill 3\noom_group_kill 1\n": 3,
