@@ -129,7 +129,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// saysWhy is false in scripts of the tests: on a busy machine a command waits, and and a line
+// saysWhy is false in scripts of the tests: on a busy machine a command waits, and a line
 // that says why would be part of what it prints.
 var saysWhy = true
 
