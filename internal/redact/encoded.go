@@ -39,9 +39,10 @@ func (e *encoded) behind() int {
 
 // scan looks on and calls add for each find. It returns the first place that is not decided.
 func (e *encoded) scan(b []byte, final bool, add func(span)) int {
+	leads := [...]next{{c: '%'}, {c: '&'}, {c: '\\'}}
 	for {
 		if !e.open {
-			at, open := nextSign(b, e.next, final)
+			at, open := nextSign(b, e.next, &leads, final)
 			e.next = at
 			if at == len(b) || open {
 				return at
@@ -194,9 +195,8 @@ func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32
 }
 
 // nextSign returns the next place at or after i at which an encoded sign stands that may tell a name from its value.
-// It is open if the bytes do not suffice to say so.
-func nextSign(b []byte, i int, final bool) (at int, open bool) {
-	leads := [3]next{{c: '%'}, {c: '&'}, {c: '\\'}}
+// It is open if the bytes do not suffice to say so. leads keep where the first bytes of signs are.
+func nextSign(b []byte, i int, leads *[3]next, final bool) (at int, open bool) {
 	for ; i < len(b); i++ {
 		for k := range leads {
 			leads[k].after(b, i)
