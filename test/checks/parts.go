@@ -314,7 +314,7 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 		fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
 		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-vet=off", "-fuzz=^"+f.name+"$", "-fuzztime="+each.String(), f.pkg)
 		cmd.Dir = c.dir
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
 			r.Failed = append(r.Failed, failed{f.pkg, f.name, string(out)})
 			continue
 		}
@@ -327,6 +327,14 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 		return err
 	}
 	return c.test(ctx, r, goTest{packages: []string{"./test/cedar"}, flags: []string{"-count=1"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}})
+}
+
+// timeWasUp reports whether fuzzing ended with nothing but the end of its time, which Go before 1.27 now and then takes for a failure
+// (go.dev/issue/75804). A target that fails leaves the input, or a line of its own.
+func timeWasUp(out string) bool {
+	_, rest, failed := strings.Cut(out, "--- FAIL: ")
+	_, said, _ := strings.Cut(rest, "\n")
+	return failed && strings.HasPrefix(said, "    context deadline exceeded\nFAIL\n") && !strings.Contains(out, "Failing input written")
 }
 
 // ordinary runs tests as .ci/ordinary does: as a user without rights, in a clean home.

@@ -32,6 +32,23 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestTimeWasUp: the end of the time is no failure of a fuzz target, and hides none.
+func TestTimeWasUp(t *testing.T) {
+	const begin = "fuzz: elapsed: 9s, execs: 68361 (7367/sec), new interesting: 77 (total: 81)\n"
+	for out, want := range map[string]bool{
+		begin + "--- FAIL: FuzzX (10.03s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\tx\t10.058s\n":                                                                       true,
+		begin + "--- FAIL: FuzzX (3.03s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: context deadline exceeded\n    \n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n": false,
+		begin + "--- FAIL: FuzzX (3.03s)\n    context deadline exceeded\n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n":                                                     false,
+		begin + "--- FAIL: FuzzX (3.03s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\nFAIL\n":                                                                    false,
+		begin + "ok  \tx\t9.2s\n": false,
+		"":                        false,
+	} {
+		if timeWasUp(out) != want {
+			t.Errorf("%q: want %t", out, want)
+		}
+	}
+}
+
 // TestTail: long output loses the lines about passed tests before those that a test printed.
 func TestTail(t *testing.T) {
 	text := "a_test.go:1: this is why\n" + strings.Repeat("=== RUN   TestX\n    --- PASS: TestX/y (0.00s)\n", 50) + "--- FAIL: TestX (0.00s)\n"
