@@ -137,6 +137,32 @@ func TestFetches(t *testing.T) {
 		}
 		s.only(t, "pypi.org", "files.pythonhosted.org")
 	})
+	t.Run("cargo", func(t *testing.T) {
+		ktest.Require(t, "/usr/bin/cargo")
+		s := newSite(t)
+		crate := tarball(t, "yard-pad-1.0.0/Cargo.toml", "[package]\nname = \"yard-pad\"\nversion = \"1.0.0\"\nedition = \"2021\"\nbuild = \"build.rs\"\n",
+			"yard-pad-1.0.0/build.rs", "fn main() { std::fs::write(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/ran\"), \"\").ok(); }\n", "yard-pad-1.0.0/src/lib.rs", "pub fn seven() -> u8 { 7 }\n")
+		index := http.NewServeMux()
+		index.HandleFunc("/config.json", func(rw http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(rw, `{"dl":"https://static.crates.io/crates","api":"https://crates.io"}`)
+		})
+		index.HandleFunc("/ya/rd/yard-pad", func(rw http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(rw, `{"name":"yard-pad","vers":"1.0.0","deps":[],"cksum":"%x","features":{},"yanked":false}`+"\n", sha256.Sum256(crate))
+		})
+		s.https("index.crates.io", "93.184.216.44", index)
+		crates := http.NewServeMux()
+		crates.HandleFunc("/crates/yard-pad/1.0.0/download", func(rw http.ResponseWriter, _ *http.Request) { rw.Write(crate) })
+		s.https("static.crates.io", "93.184.216.45", crates)
+		p := s.project("p", "Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nyard-pad = \"1\"\n",
+			"src/lib.rs", "#[test]\nfn seven() { assert_eq!(yard_pad::seven(), 7); println!(\"it is seven\"); }\n")
+		if r := s.call("cargo.fetch", p, nil); r.exit.Code != 0 || r.report.Connections == 0 {
+			t.Fatalf("%d\n%s\n%+v", r.exit.Code, r, r.report)
+		}
+		if r := s.call("cargo.test", p, map[string]any{"locked": true}); r.exit.Code != 0 || !strings.Contains(r.out, "test seven ... ok") {
+			t.Error(r)
+		}
+		s.only(t, "index.crates.io", "static.crates.io")
+	})
 }
 
 // only wants no other names to have been looked up.
