@@ -740,11 +740,13 @@ func FuzzHTTP(f *testing.F) {
 func TestAttackStrangersByHTTP(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	begun, end := make(chan struct{}), make(chan struct{})
+	begun, ending := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(ending) })
+	defer end() // the call goes on until then, and the door waits for it
 	g := yard()
 	g.do["system.echo"] = func(context.Context, bailey.Call) bailey.Result {
 		close(begun)
-		<-end
+		<-ending
 		return bailey.Result{Receipt: "r-ok", Status: bailey.OK, Executed: true}
 	}
 	w := serveWeb(t, g, nil)
@@ -791,7 +793,7 @@ func TestAttackStrangersByHTTP(t *testing.T) {
 		defer conn.Close()
 		time.Sleep(50 * time.Millisecond)
 	}
-	close(end)
+	end()
 	if code := <-answered; code != 200 {
 		t.Errorf("the call that was under way: %d", code)
 	}
