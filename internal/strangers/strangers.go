@@ -23,8 +23,8 @@ type Limits struct {
 	Grace            time.Duration // for a client to send its token
 }
 
-// Usual are limits that suit a server of a few hundred clients.
-var Usual = Limits{PerSource: 32, Total: 128, Most: 256, Grace: time.Second}
+// Usual are limits that suit a server of a few hundred clients. On a busy machine a request waits for seconds until its token is read.
+var Usual = Limits{PerSource: 32, Total: 128, Most: 256, Grace: 4 * time.Second}
 
 // A Crowd counts strangers. It is safe for concurrent use.
 type Crowd struct {
