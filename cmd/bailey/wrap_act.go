@@ -31,7 +31,8 @@ type wrapStarting struct {
 	Argv     []string         `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
 	Project  string           `json:"project"`
 	KeepHome bool             `json:"keepHome,omitempty"`
-	Egress   []string         `json:"egress"` // with their flags
+	AnyCase  bool             `json:"anyCase,omitempty"` // it was started although names may be found in any case
+	Egress   []string         `json:"egress"`            // with their flags
 	EnvNames []string         `json:"envNames,omitempty"`
 	Limits   bailey.Limits    `json:"limits"`
 	Run      bool             `json:"run"` // what it writes may be executed

@@ -108,7 +108,7 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	if w.job.TTY && !w.json {
 		w.banner(cage)
 	}
-	if words := begun.Unasked.words(); words != "" && !w.json {
+	if words := begun.Unasked.words(); words != "" {
 		fmt.Fprintln(w.stderr, "bailey: "+terminal.Shown(words))
 	}
 	stop := w.report(ctx, refusals)
@@ -162,7 +162,7 @@ func (w *wrapped) settle(bailey.Exit) error {
 // begin asks policy and has the ledger say what is about to run.
 func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (begun wrapBegun, err error) {
 	j := w.job
-	q := wrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, wrapStarting: wrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome,
+	q := wrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, wrapStarting: wrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome, AnyCase: w.anyCase,
 		EnvNames: slices.Clone(j.EnvNames), Limits: j.Limits, Run: j.Wall.Run, TTY: j.TTY, Cage: cage, Egress: []string{}}}
 	for _, e := range j.Network.Endpoints {
 		q.Egress = append(q.Egress, e.Words())

@@ -36,25 +36,6 @@ type child struct {
 	out     *outside
 }
 
-// A user is whom a cage belongs to outside, until it leaves.
-type user struct {
-	uid   int
-	leave func()
-}
-
-// left says that the cage is gone.
-func (u user) left() {
-	if u.leave != nil {
-		u.leave()
-	}
-}
-
-// user takes one for a cage.
-func (j *Jail) user() user {
-	n, leave := j.uids.take()
-	return user{j.hostUID + n, leave}
-}
-
 // spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
 func (j *Jail) spawn(name string) (*child, error) { return j.spawnAs(name, j.user()) }
 

@@ -33,3 +33,22 @@ func (u *uids) take() (n int, leave func()) {
 		u.used[n]--
 	})
 }
+
+// A user is the one that a cage has outside, until the cage is gone.
+type user struct {
+	uid   int
+	leave func()
+}
+
+// left says that the cage is gone.
+func (u user) left() {
+	if u.leave != nil {
+		u.leave()
+	}
+}
+
+// user takes a user for a cage.
+func (j *Jail) user() user {
+	n, leave := j.uids.take()
+	return user{j.hostUID + n, leave}
+}
