@@ -82,7 +82,12 @@ func TestKillEndsWhatever(t *testing.T) {
 	if after.Status != bailey.Refused || after.Executed || !strings.Contains(after.Err.Error(), "enough") {
 		t.Errorf("a call that came later: %+v", after)
 	}
+	recorded := 3
 	for _, r := range late {
+		if r.Receipt == "" && !r.Executed && strings.Contains(r.Err.Error(), "the kill switch was thrown") {
+			continue // ended before its intent was recorded
+		}
+		recorded++
 		if r.Status == bailey.OK && r.Err != nil || r.Status != bailey.OK && r.Status != bailey.Killed && r.Status != bailey.Refused {
 			t.Errorf("a call in the same moment: %+v", r)
 		}
@@ -102,8 +107,8 @@ func TestKillEndsWhatever(t *testing.T) {
 			t.Errorf("%s %s has no outcome", r.Intent.Receipt, r.Intent.Capability)
 		}
 	}
-	if want := 3 + len(late); len(page.Records) != want {
-		t.Errorf("%d receipts of %d calls", len(page.Records), want)
+	if len(page.Records) != recorded {
+		t.Errorf("%d receipts of %d calls", len(page.Records), recorded)
 	}
 }
 

@@ -81,7 +81,11 @@ func (g *Gate) begin(call bailey.Call) *course {
 func (c *course) timed(stage string, ctx context.Context, do func(context.Context) error) error {
 	start := time.Now()
 	defer func() { c.Observe(Step{c.receipt, stage, start, time.Since(start)}) }()
-	return do(ctx)
+	err := do(ctx)
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) && !errors.As(err, new(*bailey.Error)) {
+		return cause // says why, where a library says "context canceled"
+	}
+	return err
 }
 
 // stop ends the line with err; the deferred seal makes the result.

@@ -142,6 +142,26 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 	}
 }
 
+// TestWhyACallEnded: of a call that was cut off the receipt says why, where a stage only says "context canceled".
+func TestWhyACallEnded(t *testing.T) {
+	cause := fmt.Errorf("the caller went away: %w", context.Canceled)
+	for name, says := range map[string]error{"bare": context.Canceled, "wrapped": fmt.Errorf("reading: %w", context.Canceled)} {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w.lendErr = says
+		g := w.gate()
+		g.Observe = func(s Step) {
+			if s.Stage == "budget" {
+				cancel(cause)
+			}
+		}
+		res := g.Do(ctx, call())
+		if res.Status != bailey.Killed || !errors.Is(res.Err, cause) {
+			t.Errorf("%s: %s, %v", name, res.Status, res.Err)
+		}
+	}
+}
+
 // TestSteps: every stage that was walked is told of, with its receipt, from the intent to the outcome.
 func TestSteps(t *testing.T) {
 	for denied, want := range map[bool][]string{

@@ -58,9 +58,11 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(ui
 		}
 		defer j.disown()
 	}
+	built := j.turn(ctx)
+	defer built()
 	deadline := time.Now().Add(timeout)
 	if c := j.disarm(p.lesser); c != nil {
-		c.out = out
+		c.out, c.built = out, built
 		e, err := j.deliver(ctx, c, p.bounds, message, files, timeout)
 		if err != nil || e.started || e.cancelled || e.timedOut {
 			return e, err
@@ -71,9 +73,35 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(ui
 	if err != nil {
 		return ending{}, err
 	}
-	c.out = out
+	c.out, c.built = out, built
 	return j.deliver(ctx, c, p.bounds, message, files, time.Until(deadline))
 }
+
+// turn waits until the call's cage may be built: of two hundred that are built at once each takes as long as all of them, and
+// the time of its tool is up before the tool begins. The caller says when the cage is built. Cages that take longer than
+// turnTime hold up no other call.
+func (j *Jail) turn(ctx context.Context) (built func()) {
+	leave := sync.OnceFunc(func() { <-j.building })
+	select {
+	case j.building <- struct{}{}:
+		return leave
+	default:
+	}
+	enough := time.NewTimer(turnTime)
+	defer enough.Stop()
+	select {
+	case j.building <- struct{}{}:
+		return leave
+	case <-enough.C:
+	case <-ctx.Done():
+	}
+	return func() {}
+}
+
+const (
+	maxBuilding = 8 // cages at once, for each processor
+	turnTime    = 5 * time.Second
+)
 
 // deliver bounds the child, opens the descriptors, follows the child to its end and ends what a keeper could not.
 func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (ending, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,7 +45,8 @@ type Jail struct {
 	mu   sync.Mutex
 	maps map[mapping]*os.File // user namespaces for idmapped binds; guarded by mu
 
-	uids *uids // of cages, where the gateway is root
+	uids     *uids         // of cages, where the gateway is root
+	building chan struct{} // holds one for each cage that is being built
 }
 
 // times are those of a Config.
@@ -53,7 +55,8 @@ type times struct{ grace, reluctance, answer time.Duration }
 // New returns a Jail. It starts nothing, and touches nothing but what killed gateways have left; Probe tells
 // whether full cages can be built.
 func New(cfg Config) (*Jail, error) {
-	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[mapping]*os.File{}, uids: &uids{}}
+	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[mapping]*os.File{}, uids: &uids{},
+		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
 	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
 	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance), answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}

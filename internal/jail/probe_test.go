@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,8 +131,9 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	if err != nil {
-		t.Fatalf("as uid %d: %v\n%s", uid, err, out)
+	if err != nil { // the tests that failed come last, where a log is cut
+		t.Fatalf("%s\nas uid %d: %v; of these tests failed:\n%s", out, uid, err,
+			strings.Join(regexp.MustCompile(`(?m)^\s*--- FAIL.*`).FindAllString(string(out), -1), "\n"))
 	}
 }
 

@@ -34,6 +34,7 @@ type child struct {
 	keeper  bool // it is the keeper of a lesser cage
 	user    user
 	out     *outside
+	built   func() // is called when the tool has started; nil: no call waits for that
 }
 
 // spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
@@ -274,7 +275,9 @@ func (c *child) reports() ending {
 		x, y := binary.LittleEndian.Uint32(b[1:]), binary.LittleEndian.Uint32(b[5:])
 		switch b[0] {
 		case inside.Started:
-			e.started = true
+			if e.started = true; c.built != nil {
+				c.built()
+			}
 		case inside.Exited:
 			e.exited, e.status = true, syscall.WaitStatus(x)
 		case inside.Failed:

@@ -117,8 +117,8 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 
 // submit chains an entry and waits until it is durable or refused.
 func (l *Log) submit(ctx context.Context, r *request) error {
-	if err := ctx.Err(); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the caller left before the " + r.kind + " was recorded", Err: err}
+	if ctx.Err() != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the call ended before the " + r.kind + " was recorded", Err: context.Cause(ctx)}
 	}
 	done, err := l.enter(r)
 	if err != nil {

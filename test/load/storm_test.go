@@ -308,7 +308,9 @@ func (now traces) compare(before traces) {
 		}
 	}
 	const slack = 8
-	if now.descriptors > before.descriptors+slack || now.namespaces > before.namespaces || now.zombies > 0 {
+	// A gateway that is root keeps a user namespace for each user that its cages had. Cages at once have different users, and
+	// how many were at once is chance.
+	if now.descriptors > before.descriptors+slack || now.namespaces > before.namespaces+slack/2 || now.zombies > 0 {
 		now.t.Errorf("the gateway has %d descriptors, %d of namespaces, %d zombies; before %d, %d, %d", now.descriptors, now.namespaces, now.zombies,
 			before.descriptors, before.namespaces, before.zombies)
 	}

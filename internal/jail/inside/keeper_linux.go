@@ -20,7 +20,8 @@ func keep() {
 		syscall.Exit(1)
 	}
 	l, ok := take() // by now the gateway has put this process under what bounds the call
-	if !ok || !k.raise() || !k.forward(l) {
+	// Undumpable only now: the gateway could not write to oom_score_adj before, as in a helper's stand.
+	if !ok || call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || !k.raise() || !k.forward(l) {
 		sweep()
 		syscall.Exit(1)
 	}
@@ -43,9 +44,6 @@ func keep() {
 func guard() syscall.Errno {
 	const setSubreaper = 36 // PR_SET_CHILD_SUBREAPER
 	syscall.CloseOnExec(Socket)
-	if e := call(syscall.SYS_PRCTL, prSetDumpable, 0, 0); e != 0 {
-		return e
-	}
 	if e := call(syscall.SYS_PRCTL, setSubreaper, 1, 0); e != 0 {
 		return e
 	}

@@ -25,7 +25,7 @@ type helper struct {
 func serve() {
 	runtime.LockOSThread()
 	h := &helper{}
-	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || call(sysCloseRange, Socket+1, 1<<32-1, 0) != 0 || handle(toDefault) != 0 || !h.stand() {
+	if call(sysCloseRange, Socket+1, 1<<32-1, 0) != 0 || handle(toDefault) != 0 || !h.stand() {
 		syscall.Exit(1)
 	}
 	mark := h.arena.used
@@ -45,7 +45,9 @@ func serve() {
 // stand takes the letter, does what stands, and answers.
 func (h *helper) stand() bool {
 	l, ok := take()
-	if !ok || len(l.steps) < DigestSize || !settle(l.fds) {
+	// Undumpable only now: until the letter comes, an ordinary user's gateway writes to this process's oom_score_adj,
+	// which belongs to root as soon as the process is undumpable (proc_pid(5)).
+	if !ok || call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || len(l.steps) < DigestSize || !settle(l.fds) {
 		return false
 	}
 	digest := l.steps[:DigestSize]
