@@ -5,10 +5,13 @@ package since
 import (
 	"bytes"
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,9 +25,10 @@ const Env = "BAILEY_LONG_CHECKS"
 
 // Changes are the files that differ from the recorded commit. The zero value means that everything changed.
 type Changes struct {
-	Commit string   // the recorded commit; empty if there is none in this repository
-	Files  []string // slash-separated, below the top of the repository
-	root   string
+	Commit   string   // the recorded commit; empty if there is none in this repository
+	Files    []string // slash-separated, below the top of the repository
+	Comments []string // Go files that differ in comments only; they are not among Files
+	root     string
 }
 
 // Read compares the working tree, with what is not committed yet, with the recorded commit. If no commit is
@@ -48,13 +52,60 @@ func Read(root string) (Changes, error) {
 			return Changes{}, err
 		}
 		for name := range strings.SplitSeq(string(out), "\x00") {
-			if name != "" && name != Record {
+			switch {
+			case name == "" || name == Record:
+			case c.onlyComments(name):
+				c.Comments = append(c.Comments, name)
+			default:
 				c.Files = append(c.Files, name)
 			}
 		}
 	}
 	return c, nil
 }
+
+// onlyComments reports whether a Go file has the code that it has in the recorded commit.
+func (c Changes) onlyComments(name string) bool {
+	if path.Ext(name) != ".go" {
+		return false
+	}
+	now, err := os.ReadFile(filepath.Join(c.root, filepath.FromSlash(name)))
+	if err != nil {
+		return false
+	}
+	old, err := git(c.root, "show", c.Commit+":"+name)
+	if err != nil {
+		return false
+	}
+	a, known := code(old)
+	b, understood := code(now)
+	return known && understood && slices.Equal(a, b)
+}
+
+// code returns the tokens of a Go file. Comments that the compiler, go vet or go test read count as code. ok is false if the
+// file cannot be read as Go, or if it is for cgo, for which each comment may be code.
+func code(text []byte) (tokens []string, ok bool) {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, scanner.ScanComments)
+	for {
+		_, tok, literal := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return tokens, s.ErrorCount == 0
+		case tok == token.STRING && literal == `"C"`:
+			return nil, false
+		case tok == token.COMMENT && !meaningful.MatchString(literal):
+		case tok == token.SEMICOLON:
+			tokens = append(tokens, ";") // the literal tells whether it stands there or is a line's end
+		default:
+			tokens = append(tokens, tok.String()+literal)
+		}
+	}
+}
+
+// meaningful are the comments that programs read: directives (go doc go/ast.ParseDirective), build constraints, and what an example prints.
+var meaningful = regexp.MustCompile(`(?is)^//(go:|line |export |[a-z]+:[a-z])|^// \+build|^//\s*(unordered )?output:|^/\*line `)
 
 // Require skips a test unless the long checks are asked for, and returns what changed: everything, if all are.
 func Require(t testing.TB) Changes {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"bailey/internal/ktest"
@@ -72,7 +74,7 @@ func TestChanges(t *testing.T) {
 		t.Fatalf("nothing changed, and Read says %+v", c)
 	}
 
-	write(t, dir, "a.go", "package a // one, two\n") // committed
+	write(t, dir, "a.go", "package a // one, two\n\nvar A = 2\n") // committed
 	git("commit", "-qam", "two")
 	write(t, dir, "d/testdata/x", "y\n") // in the working tree
 	write(t, dir, "e/new.go", "package e\n")
@@ -92,6 +94,43 @@ func TestChanges(t *testing.T) {
 	git("mv", "d/a_test.go", "d/b_test.go")
 	if c := read(t, dir); !c.File("d/a_test.go") || !c.File("d/b_test.go") {
 		t.Errorf("a renamed file is not both of its names: %v", c.Files)
+	}
+}
+
+// TestOnlyComments: of a Go file whose comments alone changed no test is due; comments that programs read are code.
+func TestOnlyComments(t *testing.T) {
+	dir, git := repository(t)
+	before := "//go:build linux\n\npackage c\n\n// A is one.\nvar A = f(1, /* two */ 2) // three\n"
+	for name, text := range map[string]string{"c.go": before, "c.txt": "// one\n", "cgo.go": "package c\n\n// int a;\nimport \"C\"\n",
+		"c_test.go": "package c\n\nfunc ExampleA() {\n\t// Output: 1\n}\n"} {
+		write(t, dir, name, text)
+	}
+	git("add", ".")
+	git("commit", "-qm", "two")
+	write(t, dir, Record, git("rev-parse", "HEAD"))
+	for i, c := range []struct {
+		name, text string
+		only       bool
+	}{
+		{"c.go", "//go:build linux\n\n// Package c is new.\npackage c\n\n// A is 1.\n//\n// Indeed.\nvar A = f(1, 2)\n\n// The end.\n", true},
+		{"c.go", strings.Replace(before, "linux", "darwin", 1), false},
+		{"c.go", "//go:debug x=1\n" + before, false},
+		{"c.go", strings.Replace(before, "f(1, /*", "f(1, 1, /*", 1), false},
+		{"c.go", strings.Replace(before, "// A is one.", `const a = "//"`, 1), false},
+		{"c.go", strings.Replace(before, "// A is one.", "//go:noinline", 1), false},
+		{"c.go", before + "\x00", false},
+		{"c.txt", "// two\n", false},
+		{"cgo.go", "package c\n\n// int b;\nimport \"C\"\n", false},
+		{"c_test.go", "package c\n\nfunc ExampleA() {\n\t// Output: 2\n}\n", false},
+		{"new.go", "// Package c.\npackage c\n", false},
+	} {
+		git("reset", "-q", "--hard")
+		write(t, dir, Record, git("rev-parse", "HEAD"))
+		write(t, dir, c.name, c.text)
+		now := read(t, dir)
+		if slices.Contains(now.Comments, c.name) != c.only || slices.Contains(now.Files, c.name) == c.only {
+			t.Errorf("%d: %s: files %v, comments %v", i, c.name, now.Files, now.Comments)
+		}
 	}
 }
 
