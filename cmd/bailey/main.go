@@ -1,5 +1,5 @@
-// Command bailey is the gate between AI agents and the tools they use: the command line, and the gateway
-// process that it starts. Its own file for each verb; what it wires together stands in wire.go.
+// Command bailey is the gate between AI agents and the tools they use: the command line, and the gateway process that
+// it starts. Each command has its own file; wire.go connects the parts.
 package main
 
 import (
@@ -30,12 +30,12 @@ const (
 	exitDenied      = 1
 	exitInput       = 2  // bad input, or an approval is needed
 	exitTool        = 3  // the tool failed; its own code is in the result
-	exitBlocked     = 77 // by the profiles in use
+	exitBlocked     = 77 // denied by the active profiles
 	exitNoMatch     = 126
 	exitUnreachable = 127
 )
 
-// exit is an error that ends the program with a code after everything has been said.
+// exit is an error that ends the program with this exit code. All messages must have been printed before.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -51,10 +51,11 @@ func run(ctx context.Context, stop func(), args []string) int {
 	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare, after: "bailey receipts list shows what became of an open call"}
 	root := app.root()
 	root.SetArgs(args)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // what each other start need not wait for
+	// only for completion, so that no other start waits for it
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		app.completion(root)
 	}
-	app.json = slices.Contains(ours(args), "--json") // also where the words around it cannot be read
+	app.json = slices.Contains(ours(args), "--json") // set here too, for the case that the arguments cannot be parsed
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = unwritten(out.err)
@@ -73,7 +74,7 @@ func run(ctx context.Context, stop func(), args []string) int {
 	case 0:
 		err = worded(err)
 		app.complain(err)
-	case 128 + int(syscall.SIGPIPE): // nobody would read it
+	case 128 + int(syscall.SIGPIPE): // no reader for a message
 	default:
 		app.complain(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: app.after})
 	}
@@ -84,7 +85,7 @@ func unwritten(err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: err}
 }
 
-// ours are the words before --: what follows them belongs to a tool.
+// ours returns the arguments before --. The arguments after it belong to a tool.
 func ours(args []string) []string {
 	if i := slices.Index(args, "--"); i >= 0 {
 		return args[:i]
@@ -92,7 +93,7 @@ func ours(args []string) []string {
 	return args
 }
 
-// signalCode is the exit code of a program that a signal ended, 0 for every other error.
+// signalCode returns the exit code of a program that was ended by a signal, or 0 for every other error.
 func signalCode(err error) int {
 	if errors.Is(err, wire.ErrUnreachable) {
 		return 0
@@ -100,13 +101,13 @@ func signalCode(err error) int {
 	return terminal.SignalCode(err)
 }
 
-// app is what the verbs share.
+// app is the state that all commands share.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool
-	bare           bool   // the platform has no cage
-	after          string // the hint when a signal ends the verb
+	bare           bool   // the platform has no isolation
+	after          string // the hint if a signal ends the command
 }
 
 func (a *app) root() *cobra.Command {
@@ -129,20 +130,20 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// saysWhy is false in scripts of the tests: on a busy machine a command waits, and a line
-// that says why would be part of what it prints.
-var saysWhy = true
+// saysWhy is "no" in programs that tests build (go build -ldflags "-X main.saysWhy=no"). On a busy machine a command may have
+// to wait for the gateway, and a line with the reason would become part of the output that the tests compare.
+var saysWhy = "yes"
 
-// client reaches the gateway of the home and starts it when there is none.
+// client connects to the gateway of the home and starts one if none is running.
 func (a *app) client() (*wire.Client, error) {
 	return wire.Here(spawn, func(s string) {
-		if saysWhy {
+		if saysWhy == "yes" {
 			fmt.Fprintln(a.stderr, "bailey: "+s)
 		}
 	})
 }
 
-// look asks the gateway a question and prints the answer: as JSON, or in words.
+// look sends a query to the gateway and prints the answer, as JSON or with inWords.
 func look[T any](ctx context.Context, a *app, q wire.Query, inWords func(T)) error {
 	c, err := a.client()
 	if err != nil {
@@ -161,7 +162,7 @@ func look[T any](ctx context.Context, a *app, q wire.Query, inWords func(T)) err
 
 func (a *app) print(v any) error { return writeJSON(a.stdout, v) }
 
-// writeJSON writes one line of JSON in which nothing addresses a terminal.
+// writeJSON writes v as one line of JSON. Characters that could control a terminal are escaped.
 func writeJSON(w io.Writer, v any) error {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -173,17 +174,17 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// complain says what happened and what to do now.
+// complain prints an error and its hint.
 func (a *app) complain(err error) {
 	if a.json && a.print(map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}) == nil {
-		return // else somebody has to be told
+		return // otherwise use standard error
 	}
 	a.say(string(bailey.KindOf(err)), err.Error(), bailey.HintOf(err))
 }
 
 func (a *app) say(what, why, hint string) { terminal.Say(a.stderr, what, why, hint) }
 
-// codeOf maps an error that is not a call's result to an exit code.
+// codeOf maps an error that is not the result of a call to an exit code.
 func codeOf(err error) int {
 	switch code := signalCode(err); {
 	case code != 0:
@@ -198,7 +199,7 @@ func codeOf(err error) int {
 	return exitDenied
 }
 
-// isUsage tells cobra's own complaints about words and flags, which have no kind.
+// isUsage reports whether err is one of cobra's own errors about arguments and flags. They have no kind.
 func isUsage(err error) bool {
 	var e *bailey.Error
 	var path *os.PathError

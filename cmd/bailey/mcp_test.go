@@ -36,7 +36,7 @@ func newYard(t *testing.T) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := exec.LookPath("bailey") // this test binary under its other name, see TestMain
+	program, err := exec.LookPath("bailey") // this test binary, see TestMain
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +45,19 @@ func newYard(t *testing.T) *yard {
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b")
 	y.must("git", "init", "-q", y.repo)
 	y.must("git", "-C", y.repo, "commit", "-q", "--allow-empty", "-m", "the first commit")
-	t.Cleanup(func() { // the gateway ends when its home is gone
+	t.Cleanup(func() { // if its home is removed, the gateway ends
 		os.RemoveAll(string(y.home))
 	})
 	return y
 }
 
-// heedInterrupts makes the programs that tests start heed SIGINT. A shell starts its background with the
-// signal ignored, and children inherit that unless their parent handles it.
+// heedInterrupts makes child processes react to SIGINT and SIGHUP. A shell starts background processes with SIGINT
+// ignored, nohup with SIGHUP, and children inherit that unless their parent handles the signal.
 func heedInterrupts() {
-	if signal.Ignored(syscall.SIGINT) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 }
 
@@ -74,8 +76,8 @@ func (y *yard) must(name string, args ...string) string {
 	return string(out)
 }
 
-// TestMCPConversation speaks to `bailey serve` with a client that is not ours: the protocol's own SDK.
-// The gateway is killed in between; the session goes on with the next.
+// TestMCPConversation uses `bailey serve` with the protocol's own SDK. The gateway is killed during the session, which
+// must continue with the next gateway.
 func TestMCPConversation(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -157,8 +159,8 @@ func TestMCPConversation(t *testing.T) {
 	}
 }
 
-// persist calls until a gateway answers: a call that reaches the dead one's socket gets an error that
-// says so, and leaves no receipt, since nobody read it.
+// persist calls until a gateway answers. A call that reaches the socket of the dead gateway fails with an error that
+// says so. It has no receipt, because no gateway read it.
 func persist(ctx context.Context, t *testing.T, session *mcp.ClientSession) string {
 	t.Helper()
 	for range 5 {
@@ -175,7 +177,7 @@ func persist(ctx context.Context, t *testing.T, session *mcp.ClientSession) stri
 	return ""
 }
 
-// TestInspector lets the protocol's inspector, a real npm client, list tools and call two.
+// TestInspector lists tools and calls two of them with the inspector of the protocol, a real npm client.
 func TestInspector(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

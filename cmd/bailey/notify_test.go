@@ -8,17 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/rogpeppe/go-internal/testscript"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -27,14 +23,14 @@ import (
 	"bailey/internal/wire"
 )
 
-// posted is what a webhook was sent.
+// posted is one request that the webhook received.
 type posted struct {
 	notify.Message
 	header http.Header
 	raw    string
 }
 
-// told is a gate whose questions a webhook learns of, and what it learns.
+// told configures a webhook for the questions of a gate. It returns the signing key and the received messages.
 func told(t *testing.T, a asking) (string, <-chan posted) {
 	t.Helper()
 	came := make(chan posted, 16)
@@ -65,7 +61,8 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 	return strings.TrimSpace(string(key)), came
 }
 
-// TestQuestionIsTold: whoever listens learns of a question and of its end, signed, and of no secret in it.
+// TestQuestionIsTold checks that the webhook receives signed messages about the start and the end of a question,
+// without secrets.
 func TestQuestionIsTold(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -101,37 +98,4 @@ func TestQuestionIsTold(t *testing.T) {
 	if st := a.notifyState(); len(st.Ways) != 1 || st.Asks != 2 || st.Fault != "" || strings.Contains(st.words(), "sesame") {
 		t.Errorf("%+v", st)
 	}
-}
-
-// receiver FILE NAME listens as a webhook does from now on: FILE gets a line of JSON for each message whose signature is
-// good by the home's key of then, and the environment's NAME is the url.
-func startReceiver(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: receiver FILE NAME")
-	}
-	file, home := ts.MkAbs(args[0]), ts.Getenv("BAILEY_HOME")
-	var mu sync.Mutex
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		key, err := os.ReadFile(filepath.Join(home, notifyKeyName))
-		raw, err2 := base64.StdEncoding.DecodeString(strings.TrimSpace(strings.TrimPrefix(string(key), "whsec_")))
-		h := hmac.New(sha256.New, raw)
-		io.WriteString(h, r.Header.Get("webhook-id")+"."+r.Header.Get("webhook-timestamp")+"."+string(body))
-		if want := "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil)); errors.Join(err, err2) != nil || r.Header.Get("webhook-signature") != want {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err == nil {
-			_, err = f.Write(append(body, '\n'))
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	ts.Defer(srv.Close)
-	ts.Setenv(args[1], srv.URL)
 }

@@ -1,10 +1,10 @@
-// Package ktest is for tests that need a real kernel, or a program: it probes a feature by using it,
-// skips by the feature's name when it is missing, and fails instead where BAILEY_KERNEL demands it.
+// Package ktest supports tests that need a kernel feature or a program. It probes a feature by using it. If the feature
+// is missing, the test is skipped with its name, or fails if BAILEY_KERNEL requires the feature:
 //
 //	BAILEY_KERNEL=require:userns,netns,git go test ./...
 //
-// So a green run says what ran: every skip is printed with its name, and continuous integration
-// requires all that its machine has.
+// So a successful run shows its coverage: every skip is printed by name, and continuous integration requires all
+// features of its machine.
 package ktest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// probes are the kernel features by name; any other name means a program on PATH.
+// probes are the kernel features by name. Any other name is a program in PATH.
 var probes = map[string]func() error{
 	"root":     isRoot,
 	"account":  account,
@@ -34,8 +34,7 @@ var probes = map[string]func() error{
 
 var known sync.Map // feature → error or nil, probed once per process
 
-// Require skips t unless the machine has every feature, and fails it where BAILEY_KERNEL says
-// that the missing one is required.
+// Require skips t if a feature is missing. If BAILEY_KERNEL requires that feature, it fails t instead.
 func Require(t testing.TB, features ...string) {
 	t.Helper()
 	for _, f := range features {
@@ -45,7 +44,7 @@ func Require(t testing.TB, features ...string) {
 	}
 }
 
-// Long skips a test with -short: for tests that take over half a second on an idle machine.
+// Long skips a test with -short. A test must call it if it takes over half a second on an idle machine.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -53,7 +52,7 @@ func Long(t testing.TB) {
 	}
 }
 
-// Has probes one feature by using it; nil means that it works.
+// Has probes one feature by using it. It returns nil if the feature works.
 func Has(feature string) error {
 	if e, ok := known.Load(feature); ok {
 		err, _ := e.(error)
@@ -68,7 +67,7 @@ func Has(feature string) error {
 	return err
 }
 
-// Missing skips t, or fails it where the feature is required: for what only the test itself can probe.
+// Missing skips t, or fails it if the feature is required. It is for features that only the test itself can probe.
 func Missing(t testing.TB, feature string, err error) {
 	t.Helper()
 	if required(feature) {
@@ -92,7 +91,7 @@ func required(feature string) bool {
 	return ok && slices.Contains(strings.Split(list, ","), feature)
 }
 
-// account wants the user's name to be known: ssh-keygen makes no key without one.
+// account checks that the user has an account entry. ssh-keygen creates no key without one.
 func account() error { _, err := user.LookupId(strconv.Itoa(os.Geteuid())); return err }
 
 func isRoot() error {
@@ -105,9 +104,9 @@ func isRoot() error {
 // again marks the process that RunInSubprocess starts.
 const again = "BAILEY_KTEST_SUBPROCESS"
 
-// RunInSubprocess runs the calling test once more in a process of its own and reports true in the
-// parent, which then returns: what a test does to its process (Landlock, kills, limits) stays there. What
-// is skipped there is skipped here.
+// RunInSubprocess runs the calling test again in a subprocess. It returns true in the parent, which must then return.
+// So changes to the process, such as Landlock, kills and limits, affect only the subprocess. If the test is skipped
+// there, it is also skipped here.
 func RunInSubprocess(t *testing.T, env ...string) (parent bool) {
 	t.Helper()
 	if os.Getenv(again) == t.Name() {

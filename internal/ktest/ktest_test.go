@@ -37,7 +37,7 @@ func TestSkipInSubprocess(t *testing.T) {
 	})
 }
 
-// TestFeatures prints what this machine has, so that a log says what the other tests could use.
+// TestFeatures logs the features of this machine, which the other tests can use.
 func TestFeatures(t *testing.T) {
 	for _, f := range Features() {
 		t.Logf("%s: %v", f, Has(f))

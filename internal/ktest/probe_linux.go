@@ -14,8 +14,8 @@ const (
 	cloneNet  = syscall.CLONE_NEWNET
 )
 
-// usable starts a program in the namespaces; Ubuntu's AppArmor rule allows the clone and refuses
-// the first mount, so the program's start alone proves less than a jail's own Probe.
+// usable starts a program in the namespaces. Ubuntu's AppArmor rule allows the clone and refuses the first mount, so
+// this proves less than Probe of a jail.
 func usable(flags uintptr) func() error {
 	return func() error {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
@@ -37,14 +37,14 @@ func landlock() error {
 }
 
 func seccomp() error {
-	// PR_GET_SECCOMP answers 0 where filters may be installed, EINVAL without kernel support.
+	// PR_GET_SECCOMP returns 0 if filters can be installed, and EINVAL without kernel support.
 	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
 		return err
 	}
 	return nil
 }
 
-// cgroup wants a hierarchy of either version in which this process may make a group.
+// cgroup checks that this process can create a group in a hierarchy of either version.
 func cgroup() error {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"} {
 		probe := dir + "/bailey-ktest"

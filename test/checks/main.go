@@ -67,7 +67,7 @@ func (c *checks) run(ctx context.Context) error {
 	case c.changes.Everything():
 		c.say("no full run is recorded in %s: everything counts as changed", since.Record)
 	default:
-		c.say("%d files changed since .ci/full passed on %.12s", n, c.changes.Commit)
+		c.say("%d files changed since .ci/full passed on %.12s, and the comments of %d", n, c.changes.Commit, len(c.changes.Comments))
 	}
 	begin := time.Now()
 	all, err := c.packages(ctx)

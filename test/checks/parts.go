@@ -29,14 +29,14 @@ type part struct {
 var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard"}
 
 // Packages that take longest: they begin first, so that none is left over at the end.
-var slowest = []string{"cmd/bailey", "internal/jail", "test/day", "test/clients", "test/load"}
+var slowest = []string{"cmd/bailey", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
 
 // Packages that run alone, after the others, or in a part of their own: they keep both cores busy.
 var alone = []string{"test/guest", "test/mutation"}
 
 // Packages to which it can make a difference who runs the tests.
 var ownable = []string{"internal/gateway", "internal/wire", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
-	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey"}
+	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey", "test/script"}
 
 // What runs in other processes, which the race detector does not see: each of these is this slow program again. And what
 // counts its own memory, which the detector adds to.

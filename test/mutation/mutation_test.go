@@ -139,7 +139,7 @@ var mutations = []struct {
 	{"a failure is no way around the hooks", "internal/gate/course.go",
 		"	if c.executed {\n		c.failed, err = err, nil\n", "	if err == nil {\n		c.failed = nil\n", "./internal/gate"},
 	{"what an agent does by itself no hook changes", "internal/gate/course.go",
-		"	case c.call.Own: // what was", "	case false: // what was", "./internal/gate"},
+		"	case c.call.Own: // the agent", "	case false: // the agent", "./internal/gate"},
 	{"what hooks did not let go is withheld", "internal/gate/course.go",
 		"	c.stdout.kept, c.stderr.kept = nil, nil\n", "", "./internal/gate"},
 	{"output waits for the hooks that see it", "internal/gate/course.go",

@@ -1,4 +1,6 @@
-package main
+//go:build linux
+
+package script_test
 
 import (
 	"fmt"
@@ -10,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lesserHost is a program that runs another one as on a host where nothing can be mounted, as by Ubuntu's
-// AppArmor rule: a filter says so.
+// lesserHost runs another program as on a host where mounts are forbidden, for example by Ubuntu's AppArmor rule. It
+// uses a seccomp filter.
 func lesserHost() {
 	runtime.LockOSThread()
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}}
